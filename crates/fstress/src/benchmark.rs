@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::FstressError;
 use crate::load::Load;
 use crate::results::judge;
-use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, run_together};
+use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, place, run_together};
 
 /// Fstress with its settings.
 #[derive(Clone, Debug)]
@@ -58,14 +58,13 @@ impl Benchmark for Fstress {
 
     fn run(&self, storage: &mut Reached, context: &mut Context<'_>) -> Ended<Part, FstressError> {
         let events = context.events.clone();
-        let mut so_far = Part::default();
+        let (mut so_far, mut level) = (Part::default(), 1);
         let mut tell = |event: Event| {
             match &event {
                 Event::Waits(choice) => so_far.waited = Some(*choice),
-                // What a search measured again does not count.
-                Event::LevelBegins(level) => so_far.points.truncate(level.number as usize - 1),
+                Event::LevelBegins(begun) => level = begun.number,
                 Event::LevelDone(point) => {
-                    so_far.points.push((**point).clone());
+                    place(&mut so_far.points, level, (**point).clone());
                     let figures = self.figures(&so_far, &Surroundings::default());
                     events.send(Event::Checkpoint(Box::new(figures)));
                 }

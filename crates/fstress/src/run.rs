@@ -152,7 +152,7 @@ pub struct RunOutcome {
     pub left_behind: Option<FstressError>,
 }
 
-/// How often a search measures a level that the generator spoilt.
+/// How often a search measures a level that the generator kept from being held, as the next rate depends on it.
 const TRIES_MAX: u32 = 3;
 /// A closed loop has no rate to scale the file set by; this one is taken.
 const CLOSED_LOOP_RATE: f64 = 1000.0;
@@ -203,6 +203,7 @@ pub fn run_together(
         phases: Vec::new(),
         late: Vec::new(),
         next_ticket: FIRST_TICKET,
+        levels_begun: 0,
         raw: None,
         set_bytes_made: 0,
     };
@@ -249,6 +250,20 @@ pub fn run_together(
     }
 }
 
+/// A load level to measure.
+struct LevelAsked {
+    /// Its place among the levels of the run, from 1.
+    number: u32,
+    /// Of how many, where that is known.
+    of: Option<u32>,
+    /// Requests a second; none in a closed loop.
+    rate: Option<f64>,
+    /// Requests outstanding; none in an open loop.
+    outstanding: Option<u32>,
+    /// What spoilt the measurement that this one replaces.
+    spoilt: Option<String>,
+}
+
 struct Session<'a> {
     config: &'a FstressConfig,
     group: &'a mut RankGroup,
@@ -265,6 +280,8 @@ struct Session<'a> {
     phases: Vec<Phase>,
     late: Vec<Ticket>,
     next_ticket: u32,
+    /// Repeats among them, so that a late reply to a level never counts in its repeat.
+    levels_begun: u32,
     raw: Option<RawFile>,
     /// Bytes that the file set was made with, as of its present number of files.
     set_bytes_made: u64,
@@ -325,9 +342,10 @@ impl Session<'_> {
                     if needs_files {
                         self.resize(planner, rate)?;
                     }
-                    self.open_point(planner, rate, Some(of))?;
+                    let level = LevelAsked { of: Some(of), ..self.next_level(rate) };
+                    self.point(planner, level)?;
                 }
-                Ok(())
+                self.repeat_spoilt_answers(planner, needs_files)
             }
             Load::Auto { first } => self.search(planner, first, needs_files, "held", judge::was_held),
             Load::FindMax { first, bound } => {
@@ -340,7 +358,11 @@ impl Session<'_> {
                 if needs_files {
                     self.resize(planner, CLOSED_LOOP_RATE)?;
                 }
-                self.point(planner, None, Some(outstanding), Some(1))
+                let outstanding = Some(outstanding);
+                self.point(
+                    planner,
+                    LevelAsked { number: 1, of: Some(1), rate: None, outstanding, spoilt: None },
+                )
             }
         }
     }
@@ -359,37 +381,57 @@ impl Session<'_> {
             if needs_files {
                 self.resize(planner, rate)?;
             }
+            let mut level = self.next_level(rate);
+            let number = level.number;
             let mut tries_left = TRIES_MAX;
             loop {
-                self.open_point(planner, rate, None)?;
+                self.point(planner, level)?;
                 tries_left -= 1;
-                let point = self.points.last().expect("a load point was just measured");
+                let point = &self.points[number as usize - 1];
                 // A level that the generator spoilt says nothing about the storage.
-                if holds(point) || !judge::generator_was_the_limit(point) || tries_left == 0 {
+                if holds(point) || !judge::was_spoilt_by_others(point) || tries_left == 0 {
                     break;
                 }
                 let why = point.verdict.to_string();
                 (self.tell)(Event::Note(format!("{rate}/s is measured again: {why}")));
-                self.points.pop();
+                level = LevelAsked { number, spoilt: Some(why), ..self.next_level(rate) };
             }
             search.learn(rate, holds(self.points.last().expect("a load point was just measured")));
+        }
+        self.repeat_spoilt_answers(planner, needs_files)
+    }
+
+    /// Measures again what the answer rests on and the generator spoilt, each level once: such a level says nothing about the
+    /// storage. What the storage did has no level measured again.
+    fn repeat_spoilt_answers(
+        &mut self,
+        planner: &mut Planner,
+        needs_files: bool,
+    ) -> Result<(), FstressError> {
+        while let Some(index) = judge::answer_to_repeat(&self.points, &self.config.load) {
+            let point = &self.points[index];
+            let Some(rate) = point.offered_per_sec else { return Ok(()) };
+            let why = point.verdict.to_string();
+            (self.tell)(Event::Note(format!("{rate}/s is measured again, as the answer rests on it: {why}")));
+            if needs_files {
+                self.resize(planner, rate)?;
+            }
+            let (number, of) = (index as u32 + 1, Some(self.points.len() as u32));
+            self.point(planner, LevelAsked { number, of, spoilt: Some(why), ..self.next_level(rate) })?;
         }
         Ok(())
     }
 
-    fn open_point(&mut self, planner: &mut Planner, rate: f64, of: Option<u32>) -> Result<(), FstressError> {
-        self.point(planner, Some(rate), None, of)
+    /// The level after those measured so far, in an open loop.
+    fn next_level(&self, rate: f64) -> LevelAsked {
+        let number = self.points.len() as u32 + 1;
+        LevelAsked { number, of: None, rate: Some(rate), outstanding: None, spoilt: None }
     }
 
-    fn point(
-        &mut self,
-        planner: &mut Planner,
-        rate: Option<f64>,
-        outstanding: Option<u32>,
-        of: Option<u32>,
-    ) -> Result<(), FstressError> {
+    fn point(&mut self, planner: &mut Planner, level: LevelAsked) -> Result<(), FstressError> {
         let config = self.config;
-        let number = self.points.len() as u32 + 1;
+        let LevelAsked { number, of, rate, outstanding, spoilt } = level;
+        self.levels_begun += 1;
         let (warm, measure) = (config.warm, config.measure);
         (self.tell)(Event::LevelBegins(Level { offered_per_sec: rate, number, of, warm, measure }));
         let seed_of_point = self.seed ^ rand::Rng::next_u64(&mut stream(self.seed, 100 + u64::from(number)));
@@ -418,7 +460,7 @@ impl Session<'_> {
             pacer: &mut self.pacer,
             stop: self.stop,
             tell: &mut |event| tell(event),
-            point: number,
+            point: self.levels_begun,
             set_bytes_made: self.set_bytes_made,
             samples: self.raw.as_mut().map(|raw| &mut raw.samples),
         }
@@ -441,14 +483,18 @@ impl Session<'_> {
         };
         let (measured, file_set, parts) = self.group.merge(measured, rate, file_set, config.drain)?;
         let is_local = self.transport.is_local();
-        let light = self.points.iter().filter_map(|point| point.pacing.as_ref());
+        let others = self.points.iter().enumerate().filter(|(index, _)| *index + 1 != number as usize);
+        let light = others.filter_map(|(_, point)| point.pacing.as_ref());
         let light_p50_us = light
             .map(|pacing| pacing.latency_from_sent_us.p50)
             .filter(|p50| *p50 > 0.0)
             .min_by(f64::total_cmp);
         let mix = &config.workload.mix;
         let asked = Asked { rate, outstanding, mix, file_set, light_p50_us, is_local };
-        let point = judge::load_point(&measured, &asked, parts);
+        let mut point = judge::load_point(&measured, &asked, parts);
+        if let Some(why) = spoilt {
+            judge::note_repeat(&mut point, &why);
+        }
         let Measured { cut_short, measured, .. } = measured;
         let mut kept = Ok(());
         // Cut short in its warm-up it has nothing to say but what it waited for.
@@ -459,9 +505,11 @@ impl Session<'_> {
                  running?"
             )));
         }
-        if !measured.is_zero() {
+        // A repeat that was cut short replaces nothing.
+        let is_better = cut_short.is_none() || self.points.len() < number as usize;
+        if !measured.is_zero() && is_better {
             (self.tell)(Event::LevelDone(Box::new(point.clone())));
-            self.points.push(point);
+            place(&mut self.points, number, point);
             if let Some(raw) = &mut self.raw {
                 let written = raw.write(number);
                 kept = self.together("writing raw samples", written, None).1;
@@ -631,6 +679,14 @@ impl Session<'_> {
     }
 }
 
+/// Puts a level in its place, also of one measured before.
+pub(crate) fn place(points: &mut Vec<LoadPoint>, number: u32, point: LoadPoint) {
+    match points.get_mut((number as usize).saturating_sub(1)) {
+        Some(before) => *before = point,
+        None => points.push(point),
+    }
+}
+
 fn work(grew: bool, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) -> Work {
     Work { grew, wall_s, user_s: cpu.user.as_secs_f64(), sys_s: cpu.sys.as_secs_f64(), items, bytes }
 }
@@ -667,7 +723,7 @@ pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
         );
     }
-    let ours = |point: &&LoadPoint| !judge::generator_was_the_limit(point);
+    let ours = |point: &&LoadPoint| !judge::was_spoilt_by_others(point);
     put("peak_per_sec", most(&mut points.iter().filter(ours).map(|point| point.achieved_per_sec)));
     put("overall_response_us", judge::overall_response_time_us(points));
     metrics

@@ -94,6 +94,8 @@ pub(crate) fn was_interrupted(point: &LoadPoint) -> bool {
 const INTERRUPTED: &str = "interrupted";
 /// Code of a level that was stopped when all that was due had been answered. A part of an interval is no answer either.
 const STOPPED: &str = "stopped";
+/// Code of the remark on a level that was measured again.
+const MEASURED_AGAIN: &str = "measured-again";
 /// Code of a level in which the storage went away.
 const STORAGE_GONE: &str = "storage-gone";
 
@@ -108,7 +110,7 @@ fn lateness_of(measured: &Measured) -> Lateness {
 
 /// Whether the level failed by what the storage did.
 pub(crate) fn was_failed_by_storage(point: &LoadPoint) -> bool {
-    let is_ours = generator_was_the_limit(point) || is_fatal(point, TRANSPORT_FULL);
+    let is_ours = was_spoilt_by_others(point) || is_fatal(point, TRANSPORT_FULL);
     !was_held(point) && !was_interrupted(point) && (point.saturated || !is_ours)
 }
 
@@ -405,8 +407,19 @@ pub(crate) fn is_within(point: &LoadPoint, bound: &LatencyBound) -> bool {
 }
 
 /// Whether the generator, and not the storage, made a point what it is.
-pub(crate) fn generator_was_the_limit(point: &LoadPoint) -> bool {
+pub(crate) fn was_spoilt_by_others(point: &LoadPoint) -> bool {
     point.verdict.has(GENERATOR_LATE) || point.verdict.has(GENERATOR_BUSY)
+}
+
+/// Says of a level that it was measured again, and why.
+pub(crate) fn note_repeat(point: &mut LoadPoint, why: &str) {
+    point.verdict.remark(MEASURED_AGAIN, format!("measured again, as it was {why}"));
+}
+
+/// A level that the answer rests on, that others than the storage spoilt, and that was not measured again yet: its place.
+pub(crate) fn answer_to_repeat(points: &[LoadPoint], load: &Load) -> Option<usize> {
+    let is_to_repeat = |point: &LoadPoint| was_spoilt_by_others(point) && !point.verdict.has(MEASURED_AGAIN);
+    rests_on(points, load).into_iter().find(|index| is_to_repeat(&points[*index]))
 }
 
 /// The name of the error met most, with what to do about it, as the end of a sentence.
@@ -449,15 +462,15 @@ fn is_met(point: &LoadPoint, load: &Load) -> bool {
     was_held(point) && is_within
 }
 
-/// The levels that the answer of a run rests on: the highest that was held and the lowest that failed. One that was spoilt
-/// below another that held is not needed for the answer.
-fn rests_on<'a>(points: &'a [LoadPoint], load: &Load) -> Vec<&'a LoadPoint> {
-    let rate = |point: &LoadPoint| point.offered_per_sec.unwrap_or(0.0);
-    let by_rate = |a: &&LoadPoint, b: &&LoadPoint| rate(a).total_cmp(&rate(b));
-    let counted = || points.iter().filter(|point| !was_interrupted(point));
-    let held = counted().filter(|point| is_met(point, load)).max_by(by_rate);
-    let above = |point: &&LoadPoint| held.is_none_or(|held| rate(point) > rate(held));
-    let failed = counted().filter(|point| !is_met(point, load)).filter(above).min_by(by_rate);
+/// The levels that the answer of a run rests on, by their place: the highest that was held and the lowest that failed. One that
+/// was spoilt below another that held is not needed for the answer.
+fn rests_on(points: &[LoadPoint], load: &Load) -> Vec<usize> {
+    let rate = |index: usize| points[index].offered_per_sec.unwrap_or(0.0);
+    let by_rate = |a: &usize, b: &usize| rate(*a).total_cmp(&rate(*b));
+    let counted = || (0..points.len()).filter(|index| !was_interrupted(&points[*index]));
+    let held = counted().filter(|index| is_met(&points[*index], load)).max_by(by_rate);
+    let above = |index: &usize| held.is_none_or(|held| rate(*index) > rate(held));
+    let failed = counted().filter(|index| !is_met(&points[*index], load)).filter(above).min_by(by_rate);
     held.into_iter().chain(failed).collect()
 }
 
@@ -476,11 +489,10 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> 
         verdict.invalidate(INTERRUPTED, "the run was interrupted before a load level had been measured");
     }
     let answers = rests_on(points, load);
-    let is_answer = |point: &LoadPoint| answers.iter().any(|answer| std::ptr::eq(*answer, point));
     // One reason a code, however many levels it concerns.
     let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
     let mut others: Vec<String> = Vec::new();
-    for point in points {
+    for (index, point) in points.iter().enumerate() {
         // What the run's end cut off does not spoil the levels before it.
         let apart = [RATE_OFF, INTERRUPTED];
         // Past saturation replies come late and files fill up; only who was at fault matters there.
@@ -492,7 +504,7 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> 
             .filter(|reason| reason.fatal && !apart.contains(&&*reason.code))
             .filter(|reason| !point.saturated || is_ours(&reason.code))
             .collect();
-        if is_answer(point) || point.verdict.has(STORAGE_GONE) {
+        if answers.contains(&index) || point.verdict.has(STORAGE_GONE) {
             for reason in spoilt {
                 levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));
             }

@@ -9,13 +9,14 @@
 //! is what the histograms of the record are made of, to the nanosecond. What was never answered has no line.
 //!
 //! Always holds: nothing is written, and no memory that was foreseen is taken, while load is offered; a load point stands
-//! in the file whole or not at all, and once, also when a search measures it anew.
+//! in the file whole or not at all, and once. One that is measured again comes behind the others.
 //! Not here: which requests count (see `metronome`).
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::mem;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,8 +125,8 @@ impl Samples {
 pub(crate) struct RawFile {
     path: PathBuf,
     file: File,
-    /// Where each load point begins.
-    begins: Vec<u64>,
+    /// Load points in the order of the file: number, and where it begins.
+    sections: Vec<(u32, u64)>,
     /// Of the load point under way.
     pub samples: Samples,
 }
@@ -155,7 +156,7 @@ impl RawFile {
         let made = folder.map_or(Ok(()), make).and_then(|()| File::create_new(&path));
         let begun = made.and_then(|mut file| file.write_all(HEADER.as_bytes()).map(|()| file));
         match begun {
-            Ok(file) => Ok(Self { path, file, begins: Vec::new(), samples: Samples::new() }),
+            Ok(file) => Ok(Self { path, file, sections: Vec::new(), samples: Samples::new() }),
             Err(source) => Err(FstressError::Raw { path, source }),
         }
     }
@@ -167,25 +168,38 @@ impl RawFile {
         Ok(())
     }
 
-    /// Writes load point `number`, in the place of one of that number and of those after it.
+    /// Writes load point `number` at the end of the file, and takes out what it had of that number.
     pub fn write(&mut self, number: u32) -> Result<(), FstressError> {
         if self.samples.left_out > 0 {
             return Err(too_many(SAMPLES_MAX + self.samples.left_out));
         }
-        let index = number.saturating_sub(1) as usize;
-        let written = match self.begins.get(index) {
-            Some(&begin) => self.cut_at(begin),
-            None => self.file.stream_position(),
-        };
-        let written = written.and_then(|begin| {
-            self.begins.truncate(index);
-            self.begins.push(begin);
+        let written = self.take_out(number).and_then(|()| {
+            let begin = self.file.stream_position()?;
+            self.sections.push((number, begin));
             self.write_lines(number).inspect_err(|_| {
                 // The disk may be full, which hinders nobody from giving some of it back.
                 let _ = self.cut_at(begin);
             })
         });
         written.map_err(|source| FstressError::Raw { path: self.path.clone(), source })
+    }
+
+    /// Takes out a load point, if the file has it: what is behind it moves up.
+    fn take_out(&mut self, number: u32) -> io::Result<()> {
+        let Some(place) = self.sections.iter().position(|section| section.0 == number) else { return Ok(()) };
+        let (_, begin) = self.sections.remove(place);
+        let end = self.file.stream_position()?;
+        let behind = self.sections.get(place).map_or(end, |section| section.1);
+        let (mut from, mut to) = (behind, begin);
+        let mut block = vec![0; WRITE_BYTES];
+        while from < end {
+            let bytes = block.len().min(usize::try_from(end - from).unwrap_or(usize::MAX));
+            self.file.read_exact_at(&mut block[..bytes], from)?;
+            self.file.write_all_at(&block[..bytes], to)?;
+            (from, to) = (from + bytes as u64, to + bytes as u64);
+        }
+        self.sections[place..].iter_mut().for_each(|section| section.1 -= behind - begin);
+        self.cut_at(to).map(drop)
     }
 
     fn cut_at(&mut self, begin: u64) -> io::Result<u64> {
@@ -206,7 +220,7 @@ impl RawFile {
 impl Drop for RawFile {
     fn drop(&mut self) {
         // Nothing was measured.
-        if self.begins.is_empty() {
+        if self.sections.is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -239,20 +253,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut raw = RawFile::create(&folder.path().join("new/run"), 2, &[], MS).unwrap();
         assert!(raw.path.ends_with("new/run-rank-2.csv"));
-        let mut measure = |number: u32, kind, latencies: &[u64]| {
+        let measure = |raw: &mut RawFile, number: u32, kind, latencies: &[u64]| {
             raw.begin(None, MS).unwrap();
             for &ns in latencies {
                 raw.samples.push(kind, MS, Duration::from_nanos(ns), &Outcome::Ok(Reply::Null));
             }
             raw.write(number).unwrap();
         };
-        measure(1, OpKind::Read, &[5, 6]);
-        measure(2, OpKind::Write, &[700_000; 1000]);
-        measure(2, OpKind::Null, &[8]);
-        measure(3, OpKind::Null, &[9]);
+        measure(&mut raw, 1, OpKind::Read, &[5, 6]);
+        measure(&mut raw, 2, OpKind::Write, &[700_000; 1000]);
+        measure(&mut raw, 2, OpKind::Null, &[8]);
+        measure(&mut raw, 3, OpKind::Null, &[9]);
         let of_kind = |kind: OpKind, ns, number| format!("{number},{},1000000,{ns},ok", kind.name());
         let told = [(OpKind::Read, 5, 1), (OpKind::Read, 6, 1), (OpKind::Null, 8, 2), (OpKind::Null, 9, 3)];
         assert_eq!(lines(&raw), told.map(|(kind, ns, number)| of_kind(kind, ns, number)));
+        measure(&mut raw, 1, OpKind::Write, &[7; 3]);
+        measure(&mut raw, 2, OpKind::Read, &[10]);
+        let told =
+            [(OpKind::Null, 9, 3), (OpKind::Write, 7, 1), (OpKind::Write, 7, 1), (OpKind::Write, 7, 1)];
+        let mut told: Vec<_> = told.map(|(kind, ns, number)| of_kind(kind, ns, number)).into();
+        told.push(of_kind(OpKind::Read, 10, 2));
+        assert_eq!(lines(&raw), told, "those measured again after a later one stand at the end");
         // Nobody's samples are written over.
         assert!(RawFile::create(&folder.path().join("new/run"), 2, &[], MS).is_err());
         // A mistyped path makes no tree of directories.
