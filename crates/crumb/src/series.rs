@@ -12,28 +12,29 @@
 //! Not here: what a side is (see `variant`), mounting it otherwise (see `remount`), the statistics
 //! (`measure::statistics`), judging one side against another (`report::compare`).
 
+mod measured;
 mod remount;
 mod variant;
 
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use files::{LocalFs, Target};
-use harness::series::{CONFIDENCE, Enough, StopRule, TurnOrder, side_name};
-use measure::statistics::{median, median_interval};
-use measure::{RunId, RunRecord, SeriesPlace};
-use report::compare::Side;
-use report::{figure_text, metric_text};
+use harness::series::{Enough, StopRule, TurnOrder, side_name};
+use measure::RunRecord;
+use report::metric_text;
 
+use self::measured::{Series, headline_of};
 use self::remount::Remounted;
 pub use self::variant::{Key, Setting, Sides, Variant};
 use crate::context::Context;
 use crate::declarations;
 use crate::exit::ExitStatus;
-use crate::layout::{counted, folded, grid, wrapped};
+use crate::layout::wrapped;
 use crate::openers::cannot_use;
 use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
@@ -67,8 +68,6 @@ pub struct SeriesArgs {
 const ROUNDS: u32 = 6;
 /// Rounds that --until-ci makes at most when --repeat does not say.
 const ROUNDS_MAX: u32 = 1000;
-/// Leaves room for five figures in a line of the terminal.
-const NAME_WIDTH_MAX: usize = 24;
 
 /// What one run is to measure.
 pub struct Turn<'a> {
@@ -84,6 +83,18 @@ pub struct Turn<'a> {
 
 /// A record as tables.
 pub type Tables<'a> = &'a dyn Fn(&RunRecord) -> String;
+
+/// Makes one run.
+type MeasureOne<'a> = dyn FnMut(Turn<'_>) -> anyhow::Result<Run> + 'a;
+
+/// What surrounds every turn of a series.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    sides: &'a Sides,
+    output: &'a OutputArgs,
+    context: &'a Context,
+    stop: &'a AtomicBool,
+}
 
 impl SeriesArgs {
     /// Runs once, or as a series over `sides`. `measure_one` does one run; `tables` shows a run made alone.
@@ -106,85 +117,92 @@ impl SeriesArgs {
             run.record.declare(&declarations::of(&run.record.benchmark));
             Ok(run)
         };
-        let variants = &sides.variants;
         if self.is_alone() {
             let run = measure_one(Turn {
-                target: &variants[0].target,
+                target: &sides.variants[0].target,
                 label: output.label.clone(),
                 side: 0,
                 tables: Some(&tables),
             })?;
             return output.finish(context, run, tables);
         }
-        // A rival that is not there should not show only after the first run, which may take hours.
-        for (side, variant) in variants.iter().enumerate() {
-            if let Target::Directory(path) = &variant.target {
-                LocalFs::open(path.clone()).with_context(|| cannot_use(path))?;
-            }
-            if let (Some(remounted), Some(options)) = (remounted(variant)?, &variant.mount) {
-                let (was, name) = (remounted.was(), side_name(side));
-                note(
-                    context,
-                    &format!(
-                        "{} is mounted with {options} in the turns of {name}, then as it was: {}",
-                        was.path, was.options
-                    ),
-                );
-                remounted.put_back()?;
-            }
-        }
-        let mut series = Series { sides: variants.len(), records: Vec::new() };
-        let order = TurnOrder { sides: variants.len(), seed: sides.seed };
+        reach_all(sides, context)?;
+        let around = Around { sides, output, context, stop };
+        let mut series = Series { sides: sides.variants.len(), records: Vec::new() };
+        let ended = self.measure_rounds(&mut series, around, &mut measure_one).err();
+        self.finish(series, ended, output, context)
+    }
+
+    /// Measures round after round until there are enough, or the user ends it.
+    ///
+    /// # Errors
+    /// What ended the series early.
+    fn measure_rounds(
+        &self,
+        series: &mut Series,
+        around: Around<'_>,
+        measure_one: &mut MeasureOne<'_>,
+    ) -> anyhow::Result<()> {
+        let order = TurnOrder { sides: series.sides, seed: around.sides.seed };
         let rule = StopRule {
             rounds_max: self.rounds_max(),
             half_width: self.until_ci,
             time_limit: self.time_limit,
         };
         let begun = Instant::now();
-        let mut ended = None;
-        'rounds: for round in 0..rule.rounds_max {
+        for round in 0..rule.rounds_max {
             for side in order.of_round(round) {
-                let variant = &variants[side];
-                let label = match (&output.label, &variant.label) {
-                    (Some(label), Some(side)) => Some(format!("{label}, {side}")),
-                    (Some(label), None) if variants.len() > 1 => Some(format!("{label} {}", side_name(side))),
-                    (label, side) => label.clone().or_else(|| side.clone()),
-                };
-                let turn = Turn { target: &variant.target, label, side, tables: None };
-                let done = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured);
-                let mut run = match done {
-                    Ok(run) => run,
-                    Err(error) => {
-                        ended = Some(error);
-                        break 'rounds;
-                    }
-                };
-                run.record.series = Some(series.place(side, &run.record.id));
-                if !variant.metrics.is_empty() {
-                    run.record.headline = variant.metrics.clone();
-                }
-                let kept = output.keep(context, &run.record);
-                let what = variant.label.as_deref().unwrap_or(&run.record.target);
-                note(context, &self.line(&run.record, what, round, kept));
-                series.records.push(run.record);
-                if let Some(error) = run.error {
-                    ended = Some(error);
-                    break 'rounds;
-                }
-                if run.interrupted || stop.load(Ordering::Relaxed) {
-                    break 'rounds;
+                if self.take_turn(round, side, series, around, measure_one)?.is_break() {
+                    return Ok(());
                 }
             }
             match rule.after_round(begun.elapsed(), series.judged_by()) {
                 Enough::No => {}
                 Enough::Known => break,
                 Enough::TimeUp => {
-                    note(context, "the time limit is reached before the interval is as narrow as asked for");
+                    let text = "the time limit is reached before the interval is as narrow as asked for";
+                    note(around.context, text);
                     break;
                 }
             }
         }
-        self.finish(series, ended, output, context)
+        Ok(())
+    }
+
+    /// Measures a side once, keeps the run and gives it its place in the series.
+    ///
+    /// # Errors
+    /// What ended the run early, and with it the series.
+    fn take_turn(
+        &self,
+        round: u32,
+        side: usize,
+        series: &mut Series,
+        around: Around<'_>,
+        measure_one: &mut MeasureOne<'_>,
+    ) -> anyhow::Result<ControlFlow<()>> {
+        let Around { sides, output, context, stop } = around;
+        let variant = &sides.variants[side];
+        let turn = Turn {
+            target: &variant.target,
+            label: label_of(side, sides, output.label.as_ref()),
+            side,
+            tables: None,
+        };
+        let mut run = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured)?;
+        run.record.series = Some(series.place(side, &run.record.id));
+        if !variant.metrics.is_empty() {
+            run.record.headline = variant.metrics.clone();
+        }
+        let kept = output.keep(context, &run.record);
+        let what = variant.label.as_deref().unwrap_or(&run.record.target);
+        note(context, &self.line(&run.record, what, round, kept));
+        series.records.push(run.record);
+        match run.error {
+            Some(error) => Err(error),
+            None if run.interrupted || stop.load(Ordering::Relaxed) => Ok(ControlFlow::Break(())),
+            None => Ok(ControlFlow::Continue(())),
+        }
     }
 
     fn is_alone(&self) -> bool {
@@ -249,85 +267,37 @@ impl SeriesArgs {
     }
 }
 
-/// The runs so far.
-struct Series {
-    sides: usize,
-    records: Vec<RunRecord>,
-}
-
-impl Series {
-    fn place(&self, side: usize, id: &RunId) -> SeriesPlace {
-        let of = self.records.first().map_or(id, |first| &first.id).clone();
-        SeriesPlace { of, side: side_name(side), turn: self.records.len() as u32 + 1 }
-    }
-
-    /// Sides of which nothing was measured are left out.
-    fn by_side(&self) -> Vec<Side> {
-        let of = |side: usize| {
-            let name = side_name(side);
-            let mine = |record: &&RunRecord| record.series.as_ref().is_some_and(|place| place.side == name);
-            let runs: Vec<RunRecord> = self.records.iter().filter(mine).cloned().collect();
-            let label = runs.first()?.label.clone();
-            Some(Side { name, label, runs })
-        };
-        (0..self.sides).filter_map(of).collect()
-    }
-
-    /// The figures that answer for each side, on it and on the first side; none for a side without.
-    fn judged_by(&self) -> Vec<Vec<f64>> {
-        let sides = self.by_side();
-        let of = |side: &Side, name: &str| -> Vec<f64> {
-            side.runs.iter().filter_map(|record| record.metrics.get(name)).copied().collect()
-        };
-        let alone = sides.first().filter(|_| sides.len() == 1);
-        let judged = sides.iter().skip(1).chain(alone).flat_map(|side| {
-            match side.runs.first().and_then(|run| Some(headline_of(run)?.0.to_owned())) {
-                Some(name) => vec![of(side, &name), of(&sides[0], &name)],
-                None => vec![vec![]],
-            }
-        });
-        judged.collect()
-    }
-
-    /// What answers, the best first.
-    fn headlines(&self) -> Vec<&str> {
-        self.records.first().map_or_else(Vec::new, |record| record.headlines().collect())
-    }
-
-    /// Median and interval of every metric, for repeats on one target.
-    fn medians(&self) -> String {
-        let mut names: Vec<&String> = self.records.iter().flat_map(|record| record.metrics.keys()).collect();
-        // The figure that answers the question first.
-        let first = self.headlines();
-        names.sort_by_key(|name| (!first.contains(&name.as_str()), *name));
-        names.dedup();
-        let row = |name: &&String| {
-            let figures: Vec<f64> =
-                self.records.iter().filter_map(|record| record.metrics.get(*name)).copied().collect();
-            let middle = median(&figures)?;
-            let metric = self.records.iter().find(|record| record.metrics.contains_key(*name))?.metric(name);
-            // Each with its unit: that of a latency goes with its size.
-            let text = |value: f64| figure_text(&metric.unit, value);
-            let (low, high) = match median_interval(&figures, CONFIDENCE) {
-                Some(interval) => (text(interval.low), text(interval.high)),
-                None => ("-".to_owned(), "-".to_owned()),
-            };
-            let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Some(vec![metric.title.clone(), text(middle), low, high, text(least), text(most)])
-        };
-        let rows: Vec<Vec<String>> = names.iter().filter_map(row).collect();
-        let runs = counted(self.records.len(), "run", "runs");
-        let heads = ["", "median", "95% from", "to", "min", "max"];
-        format!(
-            "{runs}; medians with their confidence intervals\n{}\n",
-            grid(&heads, 1, &folded(rows, NAME_WIDTH_MAX))
-        )
+/// What the runs of a side are called; none for the words of the verb.
+fn label_of(side: usize, sides: &Sides, given: Option<&String>) -> Option<String> {
+    match (given, &sides.variants[side].label) {
+        (Some(label), Some(side)) => Some(format!("{label}, {side}")),
+        (Some(label), None) if sides.variants.len() > 1 => Some(format!("{label} {}", side_name(side))),
+        (label, side) => label.or(side.as_ref()).cloned(),
     }
 }
 
-fn headline_of(record: &RunRecord) -> Option<(&str, f64)> {
-    record.headlines().find_map(|name| Some((name, *record.metrics.get(name)?)))
+/// Tries each side before the first run, which may take hours: its directory, and its mount.
+///
+/// # Errors
+/// When a side cannot be used.
+fn reach_all(sides: &Sides, context: &Context) -> anyhow::Result<()> {
+    for (side, variant) in sides.variants.iter().enumerate() {
+        if let Target::Directory(path) = &variant.target {
+            LocalFs::open(path.clone()).with_context(|| cannot_use(path))?;
+        }
+        if let (Some(remounted), Some(options)) = (remounted(variant)?, &variant.mount) {
+            let (was, name) = (remounted.was(), side_name(side));
+            note(
+                context,
+                &format!(
+                    "{} is mounted with {options} in the turns of {name}, then as it was: {}",
+                    was.path, was.options
+                ),
+            );
+            remounted.put_back()?;
+        }
+    }
+    Ok(())
 }
 
 /// The variant's file system as it is to be mounted; none when it is to be left as it is.

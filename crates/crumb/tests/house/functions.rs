@@ -11,11 +11,6 @@ const LINES_MAX: usize = 70;
 
 /// Longer functions: file, name, why it is in one piece. Take out what has become short; nothing is added.
 const LONGER: &[(&str, &str, &str)] = &[
-    (
-        "crates/crumb/src/series.rs",
-        "run_sides",
-        "the order of all sides and rounds; to be split when all runs go one way",
-    ),
     ("crates/files/src/directory/listing.rs", "list", "one pass over a listing with its cursor"),
     ("crates/files/src/directory_transport/job.rs", "load", "one arm for each procedure of NFS"),
     (
