@@ -4,6 +4,7 @@
 //! ```text
 //! --repeat 4 --vs B        rounds 1 and 2: A B, B A   rounds 3 and 4: A B, B A or B A, A B, as the seed draws
 //! --until-ci 5%            rounds until each side's median is known that well, or --time-limit is reached
+//! machine-disturbed        the turn is measured again, once (see `repeat`)
 //! ```
 //!
 //! Always holds: each run is kept as soon as it is measured and knows its series, side and turn; Ctrl-C ends the run
@@ -14,6 +15,7 @@
 
 mod measured;
 mod remount;
+mod repeat;
 mod variant;
 
 use std::num::NonZeroU32;
@@ -169,7 +171,8 @@ impl SeriesArgs {
         Ok(())
     }
 
-    /// Measures a side once, keeps the run and gives it its place in the series.
+    /// Measures a side, keeps the run and gives it its place in the series. Beside a disturbed machine the side is measured
+    /// again.
     ///
     /// # Errors
     /// What ended the run early, and with it the series.
@@ -183,17 +186,20 @@ impl SeriesArgs {
     ) -> anyhow::Result<ControlFlow<()>> {
         let Around { sides, output, context, stop } = around;
         let variant = &sides.variants[side];
-        let turn = Turn {
-            target: &variant.target,
-            label: label_of(side, sides, output.label.as_ref()),
-            side,
-            tables: None,
+        let mut measure = || {
+            let label = label_of(side, sides, output.label.as_ref());
+            let turn = Turn { target: &variant.target, label, side, tables: None };
+            let mut run = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured)?;
+            if !variant.metrics.is_empty() {
+                run.record.headline = variant.metrics.clone();
+            }
+            anyhow::Ok(run)
         };
-        let mut run = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured)?;
-        run.record.series = Some(series.place(side, &run.record.id));
-        if !variant.metrics.is_empty() {
-            run.record.headline = variant.metrics.clone();
+        let mut run = measure()?;
+        if repeat::is_due(&run) && !stop.load(Ordering::Relaxed) {
+            run = repeat::repeated(run, around, measure);
         }
+        run.record.series = Some(series.place(side, &run.record.id));
         let kept = output.keep(context, &run.record);
         let what = variant.label.as_deref().unwrap_or(&run.record.target);
         note(context, &self.line(&run.record, what, round, kept));

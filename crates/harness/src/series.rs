@@ -77,6 +77,9 @@ pub enum Enough {
 /// Of the interval of a median.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// Code of the remark on what was measured again because the machine or the generator, and not the storage, spoilt it.
+pub const MEASURED_AGAIN: &str = "measured-again";
+
 impl StopRule {
     /// Whether the rounds are enough, `elapsed` after the first began. `figures` are those that each side is judged by.
     pub fn after_round(&self, elapsed: Duration, figures: impl IntoIterator<Item = Vec<f64>>) -> Enough {
