@@ -38,7 +38,7 @@ use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::layout::wrapped;
 use crate::openers::cannot_use;
-use crate::outcome::{OutputArgs, Run};
+use crate::outcome::{OutputArgs, Run, Shown};
 use crate::output::note;
 use crate::quantities::{self, QuantityError, count, time};
 use crate::verbs::compare;
@@ -264,9 +264,16 @@ impl SeriesArgs {
             let again = if series.sides > 1 { "`crumb compare" } else { "`crumb report" };
             wrapped("", &format!("Stored as series {id}; {again} {id}` shows it again."))
         });
-        output.tell(context, &series.records, &text, hint.as_deref())?;
+        let verdict = match &comparison {
+            Some(comparison) => compare::answers(comparison),
+            None => String::new(),
+        };
+        let verdict = verdict + &series.verdict();
+        let shown = Shown { text: &text, verdict: &verdict, hint: hint.as_deref() };
+        let written = output.tell(context, &series.records, &shown);
         match ended {
             Some(error) => Err(error.context("the series ended early; the runs before are kept")),
+            None if written.is_err() => written.map(|()| ExitStatus::Fine),
             None if series.records.iter().any(|record| !record.verdict.valid) => Ok(ExitStatus::Invalid),
             None => Ok(ExitStatus::Fine),
         }

@@ -1,6 +1,7 @@
 //! What becomes of a measured run: stored, written as JSON, drawn, and printed.
 //!
-//! Always holds: a run that ended early is printed and stored like any other, and a run that cannot be stored is still printed.
+//! Always holds: a run that ended early is printed and stored like any other; a run that cannot be stored, or whose JSON or
+//! report cannot be written, is still printed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,8 @@ use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::terminal::output::{can_be_written, is_same_place, print, refuse_store, say};
+use crate::terminal::output::{can_be_written, is_same_place, note, print, refuse_store, say};
+use crate::terminal::tables::verdict;
 
 /// Where results go besides the terminal; the same for every benchmark.
 #[derive(Args, Clone, Debug)]
@@ -129,6 +131,16 @@ impl Begun {
 
 fn is_stdout(path: &Option<PathBuf>) -> bool {
     path.as_deref() == Some(Path::new("-"))
+}
+
+/// What is printed of one run or several.
+pub struct Shown<'a> {
+    /// The tables.
+    pub text: &'a str,
+    /// The verdict, for standard error where standard output belongs to the JSON or the page.
+    pub verdict: &'a str,
+    /// Where it is stored; left out with `--quiet`.
+    pub hint: Option<&'a str>,
 }
 
 /// One run as it came out.
@@ -247,29 +259,37 @@ impl OutputArgs {
         }
     }
 
-    /// Writes JSON and report, then prints `text`, and `hint` unless `--quiet`.
+    /// Prints `shown`, then writes JSON and report.
     ///
     /// # Errors
-    /// When a file cannot be written.
-    pub fn tell(
-        &self,
-        context: &Context,
-        records: &[RunRecord],
-        text: &str,
-        hint: Option<&str>,
-    ) -> anyhow::Result<()> {
+    /// When standard output or a file cannot be written; a file's error comes after the tables.
+    pub fn tell(&self, context: &Context, records: &[RunRecord], shown: &Shown<'_>) -> anyhow::Result<()> {
         if context.silent {
             return Ok(());
         }
-        self.write(context, records)?;
-        let mut text = text.to_owned();
-        if let Some(path) = self.report.as_ref().filter(|path| *path != Path::new("-")) {
-            text.push_str(&format!("Report: {}\n", path.display()));
+        if self.stdout_is_taken() {
+            let written = self.write(context, records);
+            note(context, shown.verdict.trim_end());
+            return written;
         }
-        if let Some(hint) = hint.filter(|_| !context.quiet) {
-            text.push_str(hint);
-        }
-        if self.stdout_is_taken() { Ok(()) } else { print(&text) }
+        // The files are written even when nobody reads the tables.
+        let printed = print(shown.text);
+        let written = self.write_and_say(context, records, shown.hint);
+        printed.and(written)
+    }
+
+    /// Writes JSON and report, and says where they are.
+    fn write_and_say(
+        &self,
+        context: &Context,
+        records: &[RunRecord],
+        hint: Option<&str>,
+    ) -> anyhow::Result<()> {
+        let written = self.write(context, records);
+        let report = self.report.as_ref().filter(|_| written.is_ok());
+        let report = report.map_or_else(String::new, |path| format!("Report: {}\n", path.display()));
+        let printed = print(&(report + hint.filter(|_| !context.quiet).unwrap_or_default()));
+        written.and(printed)
     }
 
     /// Writes JSON and report to where they belong.
@@ -302,23 +322,8 @@ impl OutputArgs {
         Ok(())
     }
 
-    /// Writes and prints a run made alone; `kept` says whether it is in the store.
-    ///
-    /// # Errors
-    /// As [`Self::tell`].
-    fn show(
-        &self,
-        context: &Context,
-        record: &RunRecord,
-        tables: &dyn Fn(&RunRecord) -> String,
-        kept: bool,
-    ) -> anyhow::Result<()> {
-        let hint = kept.then(|| format!("Stored as {}; `crumb report last` draws it.\n", record.id));
-        self.tell(context, std::slice::from_ref(record), &tables(record), hint.as_deref())
-    }
-
-    /// The same before the run's files are removed; whether it was done. Standard output that belongs to the JSON or the page waits
-    /// for the end, and so does an error.
+    /// The tables of a run made alone before its files are removed; whether they were printed. A file that cannot be written
+    /// now is written, or reported, at the end. Standard output that belongs to the JSON or the page waits for the end.
     pub fn show_early(
         &self,
         context: &Context,
@@ -326,7 +331,12 @@ impl OutputArgs {
         tables: &dyn Fn(&RunRecord) -> String,
         kept: bool,
     ) -> bool {
-        !context.silent && !self.stdout_is_taken() && self.show(context, record, tables, kept).is_ok()
+        if context.silent || self.stdout_is_taken() || print(&tables(record)).is_err() {
+            return false;
+        }
+        let hint = stored_as(record, kept);
+        let _ = self.write_and_say(context, std::slice::from_ref(record), hint.as_deref());
+        true
     }
 
     /// All of it for a run made alone.
@@ -345,8 +355,19 @@ impl OutputArgs {
             // The files know by now how the removal went.
             self.write(context, std::slice::from_ref(&run.record))?;
         } else {
-            self.show(context, &run.record, &tables, kept)?;
+            let hint = stored_as(&run.record, kept);
+            let shown = Shown {
+                text: &tables(&run.record),
+                verdict: &verdict(&run.record.verdict),
+                hint: hint.as_deref(),
+            };
+            self.tell(context, std::slice::from_ref(&run.record), &shown)?;
         }
         run.status()
     }
+}
+
+/// Where a run is stored, when it is.
+fn stored_as(record: &RunRecord, kept: bool) -> Option<String> {
+    kept.then(|| format!("Stored as {}; `crumb report last` draws it.\n", record.id))
 }

@@ -8,7 +8,7 @@ use measure::{RunId, RunRecord, SeriesPlace};
 use report::compare::Side;
 use report::figure_text;
 
-use crate::layout::{counted, folded, grid};
+use crate::layout::{counted, folded, grid, wrapped};
 
 /// Leaves room for five figures in a line of the terminal.
 const NAME_WIDTH_MAX: usize = 24;
@@ -54,6 +54,19 @@ impl Series {
             }
         });
         judged.collect()
+    }
+
+    /// How many runs are VALID, and why the first one that is not is INVALID.
+    pub fn verdict(&self) -> String {
+        let runs = counted(self.records.len(), "run", "runs");
+        let invalid = self.records.iter().filter(|record| !record.verdict.valid);
+        match invalid.clone().next() {
+            None => format!("{runs}, all VALID\n"),
+            Some(first) => {
+                let number = invalid.count();
+                wrapped("", &format!("{number} of {runs} INVALID; {} is {}", first.id, first.verdict))
+            }
+        }
     }
 
     /// What answers, the best first.

@@ -252,7 +252,8 @@ pub fn summary(record: &RunRecord) -> String {
     text
 }
 
-fn verdict(verdict: &Verdict) -> String {
+/// Whether to believe a run, and why not.
+pub fn verdict(verdict: &Verdict) -> String {
     if verdict.valid && verdict.reasons.is_empty() {
         return named("Verdict", "VALID");
     }

@@ -17,7 +17,7 @@ use crate::layout::wrapped;
 use crate::output::{Destination, is_same_place, note, print};
 use crate::quantities::{QuantityError, percent_in};
 
-pub use self::text::shown;
+pub use self::text::{answers, shown};
 
 /// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
 ///

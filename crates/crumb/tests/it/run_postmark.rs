@@ -153,6 +153,32 @@ fn a_run_whose_files_are_taken_away_keeps_what_it_measured_marked_incomplete() {
     assert!(bench.fine(&["runs", "list"]).contains(&record.id.0), "and it is in the store");
 }
 
+/// Symptom: with `--no-store` and a file that could not be written at the end, nothing of the run was shown.
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_after_the_tables() {
+    let bench = bench();
+    let args = ["run", "postmark", "a", "--no-store", "--json", "/dev/full"];
+    let said = bench.crumb(&args);
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert_eq!(said.out.matches("Transactions ").count(), 1, "{}", said.out);
+    assert!(said.err.contains("cannot write /dev/full"), "{}", said.err);
+    let series = bench.crumb(&[&args[..], &["--repeat", "2"]].concat());
+    assert!(series.code == 1 && series.out.starts_with("2 runs; "), "{}{}", series.out, series.err);
+}
+
+#[test]
+fn json_on_standard_output_leaves_the_verdict_on_standard_error() {
+    let bench = bench();
+    let args = ["run", "postmark", "a", "--json", "-"];
+    let said = bench.crumb(&args);
+    RunRecord::from_json(&said.out).unwrap();
+    assert!(said.err.lines().any(|line| line.starts_with("Verdict")), "{}", said.err);
+    assert_eq!(bench.crumb(&[&args[..], &["--quiet"]].concat()).err, "");
+    let said = bench.crumb(&[&args[..], &["--vs", "b", "--repeat", "1"]].concat());
+    assert!(said.err.contains("too few repeats to tell A and B apart"), "{}", said.err);
+    assert!(said.err.contains("2 runs"), "{}", said.err);
+}
+
 #[test]
 fn what_cannot_be_run_on_is_told_without_a_run() {
     let bench = bench();

@@ -23,6 +23,12 @@ pub fn shown(comparison: &Comparison) -> String {
         comparison.cautions.iter().for_each(|caution| text.push_str(&wrapped("  - ", &caution.text)));
     }
     text.push('\n');
+    text + &answers(comparison)
+}
+
+/// Which side is faster, with the medians behind it.
+pub fn answers(comparison: &Comparison) -> String {
+    let mut text = String::new();
     for at in 1..comparison.sides.len() {
         text.push_str(&wrapped("", &comparison.answer(at)));
         text.extend(comparison.behind(at).map(|behind| wrapped("  ", &behind)));
