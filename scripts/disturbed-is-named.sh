@@ -3,9 +3,10 @@
 #
 #   scripts/disturbed-is-named.sh [--quiet N] [--busy N] [--only BENCHMARK] [--program FILE] [--dir DIRECTORY]
 #
-# Runs of some seconds on tmpfs. Prints a line for each benchmark: runs, runs with the verdict code `machine-disturbed`, and
-# the range of what was lost to other processes. Expected: none of the quiet runs, all of the busy ones. The quiet part says
-# something of a quiet machine only: run it while nothing else does.
+# Runs of about 2 s on tmpfs: 20 quiet and 10 busy ones of each take 8 to 10 minutes on two CPUs. Prints a line for each
+# benchmark: runs, runs with the verdict code `machine-disturbed`, the range of what was lost to other processes, and the time.
+# Expected: none of the quiet runs, all of the busy ones. The quiet part says something of a quiet machine only: run it while
+# nothing else does.
 set -eu
 
 quiet=20 busy=10 only= program=target/release/crumb dir=/dev/shm
@@ -17,7 +18,7 @@ while [ $# -gt 0 ]; do
     --program) program=$2 ;;
     --dir) dir=$2 ;;
     *)
-        sed -n '2,9s/^# \{0,1\}//p' "$0"
+        sed -n '2,10s/^# \{0,1\}//p' "$0"
         exit 2
         ;;
     esac
@@ -52,17 +53,17 @@ measure() {
     set -- "$1" --quiet --no-store --json "$work/record.json"
     case $1 in
     postmark) shift; "$program" run postmark "$work/target" --number 2000 --transactions 60000 "$@" ;;
-    fstress) shift; "$program" run fstress "$work/target" --rate 500 --warm 1s --measure 2s --files 500 "$@" ;;
+    fstress) shift; "$program" run fstress "$work/target" --rate 500 --warm 500ms --measure 1500ms --files 500 "$@" ;;
     netnews) shift; "$program" run netnews "$work/target" --articles 20000 --passes 2 "$@" ;;
     dirscale) shift; "$program" run dirscale "$work/target" --sizes 1000,10000 --warm --rounds 3 "$@" ;;
-    webload) shift; "$program" run webload --direct --workload hits --objects 2000 --rate max --warm 1s --measure 2s "$@" ;;
+    webload) shift; "$program" run webload --direct --workload hits --objects 2000 --rate max --warm 500ms --measure 1500ms "$@" ;;
     esac >"$work/out" 2>&1 || [ $? -eq 3 ] || { cat "$work/out" >&2; exit 1; }
 }
 
 # `lost` is metrics.machine_lost_to_others_percent.
 count() {
     name=$1 state=$2 runs=$3
-    named=0 lost=
+    named=0 lost= began=$(date +%s)
     at=0
     while [ $at -lt "$runs" ]; do
         measure "$name"
@@ -71,7 +72,8 @@ count() {
         at=$((at + 1))
     done
     range=$(printf '%s\n' $lost | sort -g | sed -n '1p;$p' | tr '\n' ' ')
-    printf '%-10s %-6s runs %3d  called disturbed %3d  lost to others, %%: %s\n' "$name" "$state" "$runs" "$named" "$range"
+    printf '%-10s %-6s runs %3d  called disturbed %3d  lost to others, %%: %s (%d s)\n' "$name" "$state" "$runs" "$named" \
+        "$range" $(($(date +%s) - began))
 }
 
 each() {
