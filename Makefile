@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help build mpi demo quick test test-mpi test-real check lint fmt bench bench-smoke soak-stackfs soak-proxy fuzz packages release
+.PHONY: help build mpi demo quick test test-mpi test-real check lint fmt bench bench-smoke soak-stackfs soak-proxy fuzz packages release results-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ lint: ## formatting, and clippy with warnings as errors; installs nothing
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p crumb --no-default-features --features bench -- -D warnings
 	$(call mpi_or_skip,clippy,$(CARGO) clippy --all-targets $(MPI) -- -D warnings)
+
+results-check: ## measured figures in README, guide and design notes that no page below results/ supports; needs python3
+	scripts/results-check.py
 
 check: lint test ## what CI runs
 

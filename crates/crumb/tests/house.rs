@@ -18,6 +18,8 @@ mod links;
 mod messages;
 #[path = "house/metrics.rs"]
 mod metrics;
+#[path = "house/results.rs"]
+mod results;
 #[path = "house/waits.rs"]
 mod waits;
 #[path = "house/words.rs"]
