@@ -5,9 +5,9 @@
 //! ^ path().lines                                                        ^ head_end    ^ body_start
 //! ```
 //!
-//! Always holds: no bytes make it panic; a group name that comes out is safe as a path of directories; a message id
-//! that comes out has no blank and no tab in it, so that it fits a line of history.
-//! Not here: what becomes of an article (see `spool`), line ends other than LF (see `feed::import`).
+//! Always holds: no input makes it panic; a group name it returns is safe as a directory path; a message id
+//! it returns contains no blank and no tab, so it fits a line of history.
+//! Not here: storing an article (see `spool`), line ends other than LF (see `feed::import`).
 //! Source: RFC 1036, RFC 850; limits as INN has them.
 
 mod date;
@@ -125,7 +125,7 @@ impl<'a> Article<'a> {
     /// Reads the header. The first field of a name counts.
     ///
     /// # Errors
-    /// What makes it no article.
+    /// The reason why it is not a valid article.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Broken> {
         if bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t')) {
             return Err(Broken::Empty);
@@ -177,7 +177,7 @@ impl<'a> Article<'a> {
         self.bytes
     }
 
-    /// Offset just after the LF of the last header line: where a field can be added.
+    /// Offset after the last header line's LF, where a field can be added.
     pub fn head_end(&self) -> usize {
         self.head_end
     }
@@ -187,7 +187,7 @@ impl<'a> Article<'a> {
         self.body_start
     }
 
-    /// What comes after the empty line.
+    /// The bytes after the empty line.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[self.body_start..]
     }
@@ -235,7 +235,7 @@ impl<'a> Article<'a> {
         self.path.as_ref()
     }
 
-    /// Where another server stored it.
+    /// The `Xref:` of another server: where that one stored the article.
     pub fn xref(&self) -> Option<&Field<'a>> {
         self.xref.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Reading batches: one buffer, articles lent out of it.
+//! Reads batches into one buffer and lends articles from it.
 
 use std::io::{Chain, Cursor, Read};
 
@@ -9,7 +9,7 @@ use crate::article::Broken;
 
 /// Default limit for the size of an article, bytes.
 pub const ARTICLE_BYTES_MAX: usize = 16 << 20;
-/// What is read at once at first, bytes; the buffer grows as bytes come, never by what a count claims.
+/// First size of a read, bytes. The buffer grows with the bytes received, never with a claimed count.
 const CHUNK_BYTES: usize = 256 << 10;
 /// `#! rnews ` and the longest count.
 const LINE_BYTES_MAX: usize = 64;
@@ -28,7 +28,7 @@ pub struct BatchReader<R: Read> {
     at_end: bool,
     /// Offset of `from` in the batch.
     offset_bytes: u64,
-    /// Of the article or damage lent last: they are consumed at the next call.
+    /// Length of the article or damage lent last, which the next call consumes.
     lent: usize,
     state: State,
     article_bytes_max: usize,
@@ -75,7 +75,7 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// Starts over with another input, keeping the buffer.
+    /// Starts reading another input with the same buffer.
     pub fn reuse<S: Read>(self, input: S) -> BatchReader<S> {
         BatchReader { buffer: self.buffer, ..BatchReader::with_limit(input, self.article_bytes_max) }
     }
@@ -98,12 +98,12 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// What the last [`BatchError::Damaged`] was about, at most one article's bound of it.
+    /// The bytes that the last [`BatchError::Damaged`] reported, at most the size limit of an article.
     pub fn damaged(&self) -> &[u8] {
         &self.buffer[self.damaged.clone()]
     }
 
-    /// Bytes skipped in all, lines of counts with them.
+    /// Bytes skipped in all, count lines included.
     pub fn damaged_bytes(&self) -> u64 {
         self.damaged_bytes
     }
@@ -134,7 +134,7 @@ impl<R: Read> BatchReader<R> {
             return self.damage(line_bytes, Broken::TooLarge);
         }
         let end = line_bytes + count as usize;
-        // Two bytes more: a count that does not lead to the next `#!` is wrong, and so is what it would cut off.
+        // Read two bytes more: a count that does not lead to the next `#!` is wrong, and so would be the article.
         self.want(end + 2)?;
         let there = &self.buffer[self.from..self.to];
         match there.get(end..) {
@@ -147,7 +147,7 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// Unpacks what is packed; whether the input is one bare article.
+    /// Sets up decompression if needed; returns whether the input is a single bare article.
     fn begin(&mut self) -> Result<bool, BatchError> {
         self.state = State::Within;
         self.want(LINE_BYTES_MAX)?;
@@ -189,7 +189,7 @@ impl<R: Read> BatchReader<R> {
         Ok(Some(self.from..self.to))
     }
 
-    /// Skips to the next count line behind the first `tried` bytes, keeping what fits of the damage to be shown.
+    /// Skips to the next count line after the first `tried` bytes, and keeps as much of the damage as fits.
     fn damage<T>(&mut self, tried: usize, why: Broken) -> Result<T, BatchError> {
         let offset_bytes = self.offset_bytes;
         let mut skipped = 0_u64;
@@ -228,7 +228,7 @@ impl<R: Read> BatchReader<R> {
         self.offset_bytes += bytes as u64;
     }
 
-    /// Has at least `bytes` in the buffer, or all there are.
+    /// Fills the buffer with at least `bytes`, or all that remain.
     fn want(&mut self, bytes: usize) -> Result<(), BatchError> {
         while self.to - self.from < bytes && !self.at_end {
             if self.to == self.buffer.len() {

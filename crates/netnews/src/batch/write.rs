@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Articles into a batch; [`BatchWriter::finish`] ends it.
+/// Writes articles into a batch; [`BatchWriter::finish`] ends it.
 #[derive(Debug)]
 pub struct BatchWriter<W: Write> {
     sink: Sink<W>,
@@ -33,15 +33,15 @@ impl<W: Write> BatchWriter<W> {
     /// Adds an article.
     ///
     /// # Errors
-    /// What the sink says; the batch is then of no use.
+    /// An error of the sink; the batch is then unusable.
     pub fn write(&mut self, article: &[u8]) -> io::Result<()> {
         self.write_parts(&[article])
     }
 
-    /// Adds an article that lies in pieces.
+    /// Adds an article given in pieces.
     ///
     /// # Errors
-    /// What the sink says; the batch is then of no use.
+    /// An error of the sink; the batch is then unusable.
     pub fn write_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let sink: &mut dyn Write = match &mut self.sink {
@@ -67,10 +67,10 @@ impl<W: Write> BatchWriter<W> {
         self.bytes
     }
 
-    /// Ends the batch and gives back where it went.
+    /// Ends the batch and returns the sink.
     ///
     /// # Errors
-    /// What the sink says.
+    /// An error of the sink.
     pub fn finish(self) -> io::Result<W> {
         let mut sink = match self.sink {
             Sink::Plain(sink) => sink,

@@ -1,12 +1,12 @@
-//! The paper's clone tool: a feed and copies of it that a server takes for other articles.
+//! The paper's clone tool: writes a feed and copies of it that a server accepts as other articles.
 //!
 //! ```text
 //! Message-ID: <42@host.example>      Supersedes: <7@host.example>      Control: cancel <9@host.example>
 //! Message-ID: <42@host.example=1>    Supersedes: <7@host.example=1>    Control: cancel <9@host.example=1>
 //! ```
 //!
-//! Always holds: nothing else of an article changes; a cancel of the copy hits the copy; cloning a cloned feed goes
-//! on with the next numbers, so that no id comes twice that did not before.
+//! Always holds: nothing else of an article changes; a cancel in the copy cancels the copy; cloning a cloned feed
+//! continues with the next numbers, so that no new duplicate id appears.
 //! Not here: `References:`, which no server follows and the paper leaves alone.
 //! Source: Swartz, section "All the News That's Fit to Test": original, then the first clone, then the second.
 
@@ -30,7 +30,7 @@ pub struct Cloned {
 /// Writes `feed` and `clones` copies of it to the directory `out`, batch for batch.
 ///
 /// # Errors
-/// When a batch cannot be read or written, or the work is ended; then nothing is left.
+/// When a batch cannot be read or written, or the caller stops it; then nothing is left.
 pub fn clone(
     feed: &Feed,
     clones: u64,
@@ -70,8 +70,8 @@ pub fn clone(
     Ok(Cloned { feed: writer.finish(origin, base + clones)?, numbers: (base + 1, base + clones) })
 }
 
-/// Writes the copy of an article with this clone number into `copy`, or the article itself for none; gives the place
-/// of the message id in it.
+/// Writes the copy of an article with this clone number into `copy`, or for `None` the article itself. Returns the range
+/// of its message id.
 pub fn clone_article(
     article: &[u8],
     number: Option<u64>,

@@ -1,4 +1,4 @@
-//! Articles of elsewhere made into a feed: trees of files, spools, mailboxes, rnews batches, gzipped or not.
+//! Makes a feed from existing articles: trees of files, spools, mailboxes, rnews batches, gzipped or not.
 //!
 //! ```text
 //! SOURCE -> files -> `#! `     rnews batch --+
@@ -6,11 +6,11 @@
 //!                    else      one article --+                        `-> broken/000001, reasons.tsv
 //! ```
 //!
-//! Letters are articles but for their group, which is put in front of them (see `letters`).
+//! Letters become articles with a group line in front (see `letters`).
 //!
-//! Always holds: what is no article ends nothing and is not lost: it is counted by reason and set aside; a file that
-//! has several hard links in the source, as a spool's cross-posts have, comes once; an article whose message id came
-//! before is kept, since duplicates are part of a feed.
+//! Always holds: an invalid article does not end the import and is not lost: it is counted by reason and kept in
+//! `broken/`. A file with several hard links in the source, such as a spool's cross-post, is imported once. An article
+//! with a message id seen before is kept, because duplicates are part of a feed.
 //! Not here: undoing what a server added (`Path:`, `Xref:`), or the dots of articles stored as they come over NNTP.
 //! Source: RFC 4155 for mboxes, and the `>From ` quoting known as mboxrd.
 
@@ -36,7 +36,7 @@ pub use letters::LetterGroups;
 use mbox::{Letter, MboxReader};
 use walk::Walk;
 
-/// In which order files of a tree become a feed.
+/// The order in which files of a tree become a feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// By the `Date:` of the first article in a file; those without one come last. The default: a feed mixes its
@@ -63,7 +63,7 @@ pub struct ImportConfig {
 }
 
 impl ImportConfig {
-    /// From `source`, all else as usual.
+    /// From `source`, with the defaults for everything else.
     pub fn new(source: impl Into<PathBuf>) -> Self {
         Self {
             source: source.into(),
@@ -108,7 +108,7 @@ pub fn import(config: &ImportConfig, out: &Path, watch: &mut Watch<'_>) -> Resul
     {
         return Err(NetnewsError::WithinSource { path: out });
     }
-    // The source is looked at first: a mistyped name should make no directory.
+    // Check the source first: a mistyped name must not create a directory.
     let mut walk = Walk::new(&config.source, config.letters.is_some())?;
     let mut importer = Importer {
         writer: FeedWriter::create(out, config.shape)?,
@@ -206,7 +206,7 @@ impl Importer<'_> {
                 Err(BatchError::Damaged { offset_bytes, why, .. }) => {
                     self.aside.take(&self.writer, why, path, offset_bytes, reader.damaged())?;
                 }
-                // Packed and cut short, or packed otherwise: the rest of the file is lost, not the import.
+                // A truncated or differently compressed file: skip the rest of it and continue.
                 Err(BatchError::Io { offset_bytes, source }) if source.raw_os_error().is_none() => {
                     self.aside.take(&self.writer, Broken::Truncated, path, offset_bytes, &[])?;
                     any = true;

@@ -1,4 +1,4 @@
-//! Making a feed: batches one after another, the manifest last, all gone again when the work is ended early.
+//! Makes a feed: batches one after another, the manifest last. If the work is stopped early, removes everything.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -42,10 +42,10 @@ pub struct FeedWriter {
 }
 
 impl FeedWriter {
-    /// Begins a feed in a directory that is not there or empty.
+    /// Begins a feed in a missing or empty directory.
     ///
     /// # Errors
-    /// When something is there, or it cannot be made.
+    /// When the directory is not empty or cannot be created.
     pub fn create(path: impl Into<PathBuf>, shape: FeedShape) -> Result<Self, NetnewsError> {
         let path = path.into();
         let failed = |source| NetnewsError::io("make the feed's directory", &path, source);
@@ -66,7 +66,7 @@ impl FeedWriter {
         if fs::read_dir(&path).map_err(failed)?.next().is_some() {
             return Err(NetnewsError::NotEmpty { path });
         }
-        // Of two makers that begin at the same moment one gets the name.
+        // If two commands start at the same moment, only one gets the name.
         File::create_new(path.join(UNFINISHED_NAME)).map_err(failed)?;
         Ok(Self {
             path,
@@ -103,10 +103,10 @@ impl FeedWriter {
         self.seen.repeated()
     }
 
-    /// Adds an article of this message id; whether that came before.
+    /// Adds an article with this message id; returns whether the id came before.
     ///
     /// # Errors
-    /// When it cannot be written; the feed is then of no use.
+    /// When it cannot be written; the feed is then unusable.
     pub fn write(&mut self, message_id: &[u8], article: &[u8]) -> Result<bool, NetnewsError> {
         if self.batch.is_none() {
             let part = self.part_path();
@@ -144,7 +144,7 @@ impl FeedWriter {
         fs::rename(&part, self.path.join(batch_name(self.batches, self.shape.packed))).map_err(failed)
     }
 
-    /// The directory for what is no article, made now.
+    /// Creates the directory for invalid articles.
     pub(super) fn broken_directory(&self) -> Result<PathBuf, NetnewsError> {
         let path = self.path.join(BROKEN_NAME);
         match fs::create_dir(&path) {
@@ -155,7 +155,7 @@ impl FeedWriter {
         }
     }
 
-    /// Ends the feed: from now on it is one.
+    /// Writes the manifest, which completes the feed.
     ///
     /// # Errors
     /// When it has no article or cannot be written.
@@ -191,7 +191,7 @@ impl FeedWriter {
 }
 
 impl Drop for FeedWriter {
-    /// Removes all that was made, by the names that are made here and no others.
+    /// Removes everything this writer created, and nothing else.
     fn drop(&mut self) {
         if self.finished {
             return;

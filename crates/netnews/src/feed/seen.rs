@@ -1,7 +1,7 @@
-//! Which message ids came before, by 64 bits of each: 9 to 18 bytes an article.
+//! Remembers message ids by 64 bits of each: 9 to 18 bytes per article.
 //!
-//! Always holds: an id that came before is known; of 10 million different ones the chance that any two are taken for
-//! the same is 3 in a million.
+//! Always holds: an id seen before is recognized. Among 10 million different ids, the chance that any two are confused
+//! is 3 in a million.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -14,7 +14,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes one in; whether it came before.
+    /// Adds an id; returns whether it came before.
     pub(super) fn again(&mut self, message_id: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         hasher.write(message_id);

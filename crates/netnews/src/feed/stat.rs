@@ -1,4 +1,4 @@
-//! What a feed is like: counts, sizes, groups, cross-posts, duplicates, cancels.
+//! Statistics of a feed: counts, sizes, groups, cross-posts, duplicates, cancels.
 //!
 //! Always holds: memory does not grow with the feed but for 9 to 18 bytes an article (see `seen`) and the group
 //! names, of which at most a million are kept apart.
@@ -15,7 +15,7 @@ use crate::NetnewsError;
 use crate::article::Article;
 use crate::batch::{ARTICLE_BYTES_MAX, BatchError};
 
-/// Groups kept apart; what names more is no feed.
+/// Groups counted separately; a real feed names fewer.
 const GROUPS_KEPT_MAX: usize = 1 << 20;
 
 /// Sizes in bytes; percentiles to 3 digits.
@@ -90,7 +90,7 @@ pub struct Stat {
 /// Reads all of a feed.
 ///
 /// # Errors
-/// When a batch cannot be read, or the work is ended. Damage is counted.
+/// When a batch cannot be read, or the caller stops it. Damage is counted.
 pub fn stat(feed: &Feed, watch: &mut Watch<'_>) -> Result<Stat, NetnewsError> {
     let mut counter = Counter::new();
     let mut seen = Seen::default();

@@ -5,9 +5,9 @@
 //!                             `-> size, groups, hosts, words -> article i, alone from (seed, i)
 //! ```
 //!
-//! Always holds: same model, seed and number of articles: same bytes; article i needs no article before it, so
-//! memory does not grow and a duplicate of j is j made again; names, addresses, hosts and text are made of
-//! syllables, the hosts all below `.example`.
+//! Always holds: the same model, seed and number of articles give the same bytes. Article i depends on no earlier
+//! article, so memory does not grow, and a duplicate of j is j generated again. Names, addresses, hosts and text consist of
+//! syllables; all hosts are below `.example`.
 //! Not here: the figures fitted to and their sources (see `model`).
 
 mod arrivals;
@@ -70,7 +70,7 @@ pub struct Synthesized {
 /// Makes a feed at `out`.
 ///
 /// # Errors
-/// When it cannot be written, or the work is ended; then nothing is left.
+/// When it cannot be written, or the caller stops it; then nothing is left.
 pub fn synthesize(
     config: &SynthesisConfig,
     out: &Path,

@@ -1,4 +1,4 @@
-//! A synthetic feed beside the model it was made from: does it have the figures it should?
+//! Compares a synthetic feed with the model it was made from.
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ impl Figure {
 /// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// In the order of telling.
+    /// In the order in which they are printed.
     pub figures: Vec<Figure>,
 }
 
@@ -45,7 +45,7 @@ impl Comparison {
         };
         let share = |name, model: f64, count: u64| {
             let feed = count as f64 / articles;
-            // What has to refer to an earlier article is rarer at the beginning.
+            // Articles that refer to an earlier one are rarer at the beginning.
             let allowed = model * 0.05 + 4.0 * (model * (1.0 - model)).sqrt() / root;
             Figure { name, model: 100.0 * model, feed: 100.0 * feed, allowed: 100.0 * allowed }
         };

@@ -1,4 +1,4 @@
-//! Random draws that stay the same for ever: the bytes of a feed are named by its seed, so no library decides them.
+//! Random draws that never change: a feed's seed must always give the same bytes, so no library's generator is used.
 //!
 //! Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (SplitMix64).
 
@@ -49,7 +49,7 @@ impl Draw {
     }
 }
 
-/// What a stream is for; streams of different purposes have nothing in common.
+/// The purpose of a stream; streams of different purposes are independent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     Role = 1,

@@ -1,6 +1,6 @@
-//! Bodies: slices of pools of lines that are made once, so that a feed is written as fast as memory is copied.
+//! Bodies: slices of pools of lines that are generated once, so that writing a feed is as fast as copying memory.
 //!
-//! Two bodies may share lines by chance; a storage that looks for equal blocks would find few, as slices begin and
+//! Two bodies may share lines by chance. Deduplicating storage would find few equal blocks, because slices begin and
 //! end anywhere.
 
 use super::draw::{Draw, Purpose};
