@@ -157,6 +157,12 @@ pub trait Transport: Send {
     /// Requests in flight.
     fn in_flight(&self) -> usize;
 
+    /// Whether a connection to the storage is up. Without one every request is refused as `Full`, and that is no lack of room.
+    /// Storage that needs no connection always has one.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// The directory that the target URL names.
     fn root(&self) -> HandleRef<'_>;
 

@@ -56,6 +56,9 @@ pub enum Fault {
     Fail(u64, Status),
     /// The storage is gone at this time.
     Vanish(Duration),
+    /// There is no connection from the one time (since the begin) for the other: what was in flight is lost, and nothing is
+    /// taken.
+    Away(Duration, Duration),
     /// Every so-many-th request is never answered.
     Lose(u64),
 }
@@ -186,6 +189,26 @@ impl LawTransport {
         })
     }
 
+    /// When the connection is there again; none while it is there.
+    fn away_until(&self) -> Option<Duration> {
+        let now = self.now();
+        self.faults.iter().find_map(|fault| match *fault {
+            Fault::Away(from, length) if now >= from && now < from + length => Some(from + length),
+            _ => None,
+        })
+    }
+
+    /// Gives back what was in flight as lost.
+    fn lose_all(&mut self, deliver: &mut dyn FnMut(Completion<'_>)) -> usize {
+        let done = self.clock.now();
+        let lost: Vec<Reverse<Answer>> = self.due.drain().collect();
+        for Reverse(answer) in &lost {
+            let (ticket, outcome) = (answer.ticket, Outcome::Lost);
+            deliver(Completion { ticket, outcome, retransmits: 0, done, arrived: None, began: None });
+        }
+        lost.len()
+    }
+
     fn advance_to(&self, at: Duration) {
         self.mock.increment(at.saturating_sub(self.now()));
     }
@@ -194,7 +217,7 @@ impl LawTransport {
 impl Transport for LawTransport {
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         self.advance_to(self.pause_over(self.now()));
-        if self.in_flight() >= self.in_flight_max {
+        if self.in_flight() >= self.in_flight_max || !self.is_connected() {
             return Err(SubmitError::Full);
         }
         if let Some(HeldUp::Sends(one_in, later)) = self.held_up
@@ -238,6 +261,18 @@ impl Transport for LawTransport {
             let source = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
             return Err(TransportError::Disconnected { target: "law:".to_owned(), waited_s: 30.0, source });
         }
+        if let Some(back) = self.away_until() {
+            let lost = self.lose_all(deliver);
+            if lost == 0 {
+                self.advance_to(until.min(back));
+                self.mock.increment(A_LOOK);
+            }
+            return Ok(lost);
+        }
+        let until = self.faults.iter().fold(until, |until, fault| match *fault {
+            Fault::Away(from, _) if from > now => until.min(from),
+            _ => until,
+        });
         let to = self.due.peek().map_or(until, |first| first.0.at.clamp(now, until));
         self.advance_to(self.pause_over(to));
         let to = self.now();
@@ -269,6 +304,10 @@ impl Transport for LawTransport {
 
     fn in_flight(&self) -> usize {
         self.due.len() + self.lost
+    }
+
+    fn is_connected(&self) -> bool {
+        self.away_until().is_none()
     }
 
     fn root(&self) -> HandleRef<'_> {

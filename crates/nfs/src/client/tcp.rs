@@ -209,7 +209,7 @@ impl TcpTransport {
                 self.counters.reconnects += 1;
             }
         }
-        if self.links.iter().any(Link::is_up) {
+        if self.is_connected() {
             return Ok(());
         }
         for link in &mut self.links {
@@ -302,6 +302,10 @@ impl Transport for TcpTransport {
 
     fn in_flight(&self) -> usize {
         self.links.iter().map(|link| link.slots.in_flight()).sum()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.links.iter().any(Link::is_up)
     }
 
     fn root(&self) -> HandleRef<'_> {

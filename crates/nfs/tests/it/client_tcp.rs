@@ -77,12 +77,14 @@ fn calls_are_lost_and_the_connection_regained(peer: &Peer) {
     let mut transport = peer.connect(&options());
     submit_nulls(&mut *transport, 0..3);
     let lost: Vec<_> = (0..3).map(|ticket| ended(ticket, "lost", 0)).collect();
+    assert!(transport.is_connected());
     assert_eq!(drain(&mut *transport).unwrap(), lost);
     // Nothing is taken while the connection is away; polling brings it back.
     let clock = quanta::Clock::new();
     let end = clock.now() + PATIENCE;
     while transport.submit(Ticket(9), &Request::Null) == Err(SubmitError::Full) {
         assert!(clock.now() < end, "not regained");
+        assert!(!transport.is_connected(), "refused for want of a connection");
         transport.poll(Some(clock.now() + Duration::from_millis(1)), &mut |_| ()).unwrap();
     }
     transport.flush().unwrap();
