@@ -490,7 +490,8 @@ impl Session<'_> {
             .filter(|p50| *p50 > 0.0)
             .min_by(f64::total_cmp);
         let mix = &config.workload.mix;
-        let asked = Asked { rate, outstanding, mix, file_set, light_p50_us, is_local };
+        let drain = config.drain;
+        let asked = Asked { rate, outstanding, mix, file_set, drain, light_p50_us, is_local };
         let mut point = judge::load_point(&measured, &asked, parts);
         if let Some(why) = spoilt {
             judge::note_repeat(&mut point, &why);

@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::{LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, Waiter};
+use harness::open_loop::{GeneratorLimits, LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, Waiter};
 use harness::{Event, Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
+use serde::{Deserialize, Serialize};
 
 use super::arrivals::Schedule;
 use super::planner::{NameBuffers, Planned, Planner};
@@ -55,6 +56,8 @@ pub(crate) struct Measured {
     pub late_ranks: Vec<(u32, String)>,
     /// Time in which requests waited for a thread, slot or connection of ours.
     pub full: Duration,
+    /// When the storage could not be reached, or did not answer.
+    pub absence: Absence,
     /// Due within the interval.
     pub planned: u64,
     /// Of those, sent.
@@ -78,6 +81,34 @@ pub(crate) struct Measured {
     pub set_bytes_to_come: u64,
     /// Why the interval ended before its time, if it did.
     pub cut_short: Option<CutShort>,
+}
+
+/// When the storage could not be reached, or did not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Absence {
+    /// Time of the measured interval in which requests waited for a connection that was lost.
+    pub away: Duration,
+    /// There was none yet when it was no longer waited for.
+    pub is_away_still: bool,
+    /// How long nothing had been answered when it was no longer waited for; zero when it answered to the end.
+    pub silent: Duration,
+}
+
+impl Measured {
+    /// Whether the storage went away in the interval, so that this says nothing of what it holds. That it was away for a moment,
+    /// and all was answered in time none the less, does not count.
+    pub fn is_storage_gone(&self) -> bool {
+        match self.cut_short {
+            Some(CutShort::Gone(_)) => return true,
+            Some(CutShort::Stopped) => return false,
+            None => {}
+        }
+        let held_min = GeneratorLimits::default().held_min;
+        let is_short = (self.answered_within as f64) < held_min * self.planned as f64;
+        let Absence { away, is_away_still, silent } = self.absence;
+        let was_away = away.as_secs_f64() > (1.0 - held_min) * self.measured.as_secs_f64();
+        is_away_still || is_short && (was_away || !silent.is_zero())
+    }
 }
 
 /// Why a load point ended early.
@@ -191,6 +222,8 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// How long to wait for the last replies once the user asked to stop, and how soon that is seen.
 const DRAIN_STOPPED: Duration = Duration::from_secs(2);
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
+/// So many requests that were due after the last answer say that the storage fell silent: fewer may have been lost on their way.
+const SILENT_DUE_MIN: f64 = 10.0;
 
 impl Metronome<'_> {
     /// Runs one load point from `begin`, which is now, to its end, or until stopped.
@@ -214,7 +247,8 @@ impl Metronome<'_> {
         };
         let mut held: Option<Flight> = None;
         let mut batch: Vec<Ticket> = Vec::with_capacity(BATCH_MAX);
-        let mut full_since: Option<Instant> = None;
+        // Since when there is no room, and whether it is the connection that is missing.
+        let mut blocked: Option<(Instant, bool)> = None;
         let mut names = NameBuffers::default();
 
         let stopped_at = loop {
@@ -284,13 +318,11 @@ impl Metronome<'_> {
                     }
                 }
             }
-            match (full, full_since) {
-                (true, None) => full_since = Some(now),
-                (false, Some(since)) => {
-                    count.full(since, now);
-                    full_since = None;
-                }
-                _ => {}
+            if let Some((since, is_away)) = blocked.take() {
+                count.blocked(since, now, is_away);
+            }
+            if full {
+                blocked = Some((now, !self.transport.is_connected()));
             }
             if !batch.is_empty() {
                 match &pace {
@@ -322,8 +354,8 @@ impl Metronome<'_> {
         let counters_before = counters_before.unwrap_or_else(|| self.transport.counters());
         let measured = stopped_at.min(end).saturating_duration_since(counted_from);
         let busy = 1.0 - count.idle.as_secs_f64() / measured.as_secs_f64().max(1e-9);
-        if let Some(since) = full_since {
-            count.full(since, stopped_at.min(end));
+        if let Some((since, is_away)) = blocked {
+            count.blocked(since, stopped_at.min(end), is_away);
         }
         // What was due and never sent: the one held back, and what the schedule still had.
         if let Some(flight) = held {
@@ -337,20 +369,36 @@ impl Metronome<'_> {
                 next_due = begin + *later + schedule.next_due();
             }
         }
+        let mut given_up = None;
         if !matches!(cut_short, Some(CutShort::Gone(_))) {
-            match self.drain(stopped_at + spans.drain, &mut count) {
-                Ok(Drained::InTime) => {}
+            let until = stopped_at + spans.drain;
+            match self.drain(until, &mut count) {
+                Ok(Drained::All) => {}
+                Ok(Drained::GivenUp) => given_up = Some(until),
                 Ok(Drained::Stopped) => cut_short = Some(CutShort::Stopped),
                 Err(gone) => cut_short = Some(gone.into()),
             }
         }
         // What was not waited for is not known to have taken long.
-        count.give_up(cut_short.is_none().then_some(spans.drain));
+        let is_stopped = matches!(cut_short, Some(CutShort::Stopped));
+        count.give_up((!is_stopped).then_some(spans.drain));
         let set_bytes_to_come = self.planner.bytes_to_come();
+        let planned = count.sent + count.unsent;
+        let absence = Absence {
+            away: count.away,
+            is_away_still: given_up.is_some() && !self.transport.is_connected(),
+            silent: given_up.map_or(Duration::ZERO, |at| {
+                let since = count.answered_at.unwrap_or(begin);
+                let share = stopped_at.saturating_duration_since(since.max(counted_from)).as_secs_f64()
+                    / measured.as_secs_f64().max(1e-9);
+                let fell_silent = share * planned as f64 >= SILENT_DUE_MIN;
+                if fell_silent { at.saturating_duration_since(since) } else { Duration::ZERO }
+            }),
+        };
 
         let counters = difference(self.transport.counters(), counters_before);
-        Measured {
-            planned: count.sent + count.unsent,
+        let mut measured = Measured {
+            planned,
             sent: count.sent,
             ok_within: count.ok_within,
             answered_within: count.answered_within,
@@ -358,6 +406,7 @@ impl Metronome<'_> {
             lateness: count.lateness,
             late_ranks: Vec::new(),
             full: count.full + counters.waited_for_thread,
+            absence,
             warmed: stopped_at.min(counted_from).saturating_duration_since(begin),
             measured,
             busy: busy.clamp(0.0, 1.0),
@@ -367,7 +416,14 @@ impl Metronome<'_> {
             set_bytes_made: self.set_bytes_made,
             set_bytes_to_come,
             cut_short,
+        };
+        if measured.is_storage_gone() {
+            let lost = measured.tallies.give_up_lost(spans.drain);
+            if is_open {
+                measured.lateness.unanswered(spans.drain, lost);
+            }
         }
+        measured
     }
 
     /// Chooses how to wait. The first choice of a run is reported.
@@ -400,22 +456,26 @@ impl Metronome<'_> {
         Ok(())
     }
 
-    /// Takes replies until all counted requests are answered or the time is over; the user's wish to stop leaves little.
+    /// Takes replies until all counted requests are answered or the time is over; the user's wish to stop leaves little. A connection
+    /// that was lost is waited for, too.
     fn drain(&mut self, until: Instant, count: &mut Count<'_>) -> Result<Drained, TransportError> {
         let mut until = until;
         let mut stopped = false;
-        while count.in_flight > 0 && self.transport.in_flight() > 0 {
+        let is_lost = !count.away.is_zero();
+        while count.in_flight > 0 && self.transport.in_flight() > 0
+            || is_lost && !self.transport.is_connected()
+        {
             let now = self.clock.now();
             if !stopped && self.stop.load(Ordering::Relaxed) {
                 stopped = true;
                 until = until.min(now + DRAIN_STOPPED);
             }
             if now >= until {
-                return Ok(if stopped { Drained::Stopped } else { Drained::InTime });
+                return Ok(if stopped { Drained::Stopped } else { Drained::GivenUp });
             }
             self.poll(Wake::At(until.min(now + STOP_SEEN_WITHIN)), count)?;
         }
-        Ok(Drained::InTime)
+        Ok(Drained::All)
     }
 }
 
@@ -473,7 +533,10 @@ impl Waiter for Replies<'_, '_> {
 
 /// How waiting for the last replies ended.
 enum Drained {
-    InTime,
+    /// There is nothing left to wait for.
+    All,
+    /// The time was over.
+    GivenUp,
     /// The user asked to stop, and some replies had not come.
     Stopped,
 }
@@ -497,6 +560,9 @@ struct Count<'a> {
     times: ReplyTimes<Instant>,
     run_delay: RunDelay,
     full: Duration,
+    away: Duration,
+    /// When the last answer to any request came.
+    answered_at: Option<Instant>,
     /// Since the last look at the progress; all operations, counted or not.
     recent: LatencyHistogram,
     recent_late: LatencyHistogram,
@@ -534,6 +600,8 @@ impl<'a> Count<'a> {
             times: ReplyTimes::new(),
             run_delay: RunDelay::of_this_thread(),
             full: Duration::ZERO,
+            away: Duration::ZERO,
+            answered_at: None,
             recent: LatencyHistogram::new(),
             recent_late: LatencyHistogram::new(),
             recent_sent: 0,
@@ -579,9 +647,10 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// The transport had no room from the one moment to the other.
-    fn full(&mut self, from: Instant, to: Instant) {
-        self.full += to.saturating_duration_since(from.max(self.counted_from));
+    /// The transport took nothing from the one moment to the other: it had no room, or no connection.
+    fn blocked(&mut self, from: Instant, to: Instant, is_away: bool) {
+        let lasted = to.saturating_duration_since(from.max(self.counted_from));
+        *(if is_away { &mut self.away } else { &mut self.full }) += lasted;
     }
 
     #[inline]
@@ -593,9 +662,13 @@ impl<'a> Count<'a> {
         let latency =
             if flight.waited_for_room { from_planned } else { done.saturating_duration_since(flight.sent) };
         let ok = matches!(completion.outcome, Outcome::Ok(_));
+        let is_answer = ok || is_answer(&completion.outcome);
         if completion.done >= self.counted_from && completion.done < self.end {
             self.ok_within += u64::from(ok);
-            self.answered_within += u64::from(is_answer(&completion.outcome));
+            self.answered_within += u64::from(is_answer);
+        }
+        if is_answer {
+            self.answered_at = Some(completion.done);
         }
         if ok {
             // For the eye only: at high rates one in sixteen tells as much, and spares a twentieth of the loop.

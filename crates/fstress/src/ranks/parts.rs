@@ -13,7 +13,7 @@ use harness::ranks::RanksError;
 use measure::{FileSetRecord, LatencyHistogram, RankPart};
 use serde::{Deserialize, Serialize};
 
-use crate::open_loop::metronome::{CutShort, Measured};
+use crate::open_loop::metronome::{Absence, CutShort, Measured};
 use crate::open_loop::planner::DIGEST_FACTOR;
 use crate::results::tally::{Tallies, Tally};
 
@@ -35,6 +35,7 @@ pub(super) struct MeasuredPart {
     lateness: LatenessPart,
     late_ranks: Vec<(u32, String)>,
     full: Duration,
+    absence: Absence,
     planned: u64,
     sent: u64,
     ok_within: u64,
@@ -131,6 +132,7 @@ impl MeasuredPart {
             lateness: LatenessPart::of(&measured.lateness),
             late_ranks: measured.late_ranks.clone(),
             full: measured.full,
+            absence: measured.absence,
             planned: measured.planned,
             sent: measured.sent,
             ok_within: measured.ok_within,
@@ -190,6 +192,7 @@ impl MeasuredPart {
             lateness,
             late_ranks: self.late_ranks,
             full: self.full,
+            absence: self.absence,
             planned: self.planned,
             sent: self.sent,
             ok_within: self.ok_within,
@@ -242,6 +245,16 @@ impl Sums {
         let whole = &mut self.whole;
         whole.late_ranks.extend(part.late_ranks.iter().cloned());
         whole.full = whole.full.max(part.full);
+        // A storage that answers one rank is not silent; one that lost its connection to any is away.
+        whole.absence = Absence {
+            away: whole.absence.away.max(part.absence.away),
+            is_away_still: whole.absence.is_away_still | part.absence.is_away_still,
+            silent: if rank == 0 {
+                part.absence.silent
+            } else {
+                whole.absence.silent.min(part.absence.silent)
+            },
+        };
         whole.planned += part.planned;
         whole.sent += part.sent;
         whole.ok_within += part.ok_within;

@@ -17,7 +17,7 @@ use harness::open_loop::{
 use measure::{FileSetRecord, LoadPoint, LoopKind, Pacing, RankPart, Verdict};
 
 use crate::load::{LatencyBound, Load};
-use crate::open_loop::metronome::{CutShort, Measured};
+use crate::open_loop::metronome::{Absence, CutShort, Measured};
 use crate::workload::mix::Mix;
 
 /// What a load point was asked to be.
@@ -28,6 +28,8 @@ pub(crate) struct Asked<'a> {
     pub outstanding: Option<u32>,
     pub mix: &'a Mix,
     pub file_set: FileSetRecord,
+    /// How long replies were waited for after the interval.
+    pub drain: Duration,
     /// Lowest median latency from the moment really sent among this run's earlier levels, microseconds.
     pub light_p50_us: Option<f64>,
     /// The storage is a local file system, and no server.
@@ -121,7 +123,12 @@ fn is_fatal(point: &LoadPoint, code: &str) -> bool {
 /// The load point for the record; `parts` has the rows of the ranks when there were several.
 pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<RankPart>) -> LoadPoint {
     let seconds = measured.measured.as_secs_f64().max(1e-9);
-    let histogram = measured.tallies.histogram();
+    let mut histogram = measured.tallies.histogram();
+    if measured.is_storage_gone() {
+        // What could not be sent, as the storage was gone, was not answered either.
+        let unsent = measured.planned - measured.sent;
+        histogram.add_buckets(&[(asked.drain.as_nanos() as u64, unsent)]);
+    }
     let lateness = measured.lateness.beside(histogram.summary());
     let mut point = LoadPoint {
         loop_kind: if asked.rate.is_some() { LoopKind::Open } else { LoopKind::Closed },
@@ -158,10 +165,47 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
     point
 }
 
-/// Requests that were waited for to the end without an answer.
+/// Requests that were waited for to the end without an answer; with a storage that went away, also those that it could not be
+/// sent.
 fn unanswered(measured: &Measured) -> u64 {
-    let was_waited_for = measured.cut_short.is_none();
-    if was_waited_for { measured.tallies.sum(|tally| tally.cancelled) } else { 0 }
+    let cancelled = measured.tallies.sum(|tally| tally.cancelled);
+    match measured.cut_short {
+        Some(CutShort::Stopped) => 0,
+        _ if measured.is_storage_gone() => cancelled + (measured.planned - measured.sent),
+        _ => cancelled,
+    }
+}
+
+fn remark_unanswered(measured: &Measured, due: u64, verdict: &mut Verdict) {
+    let unanswered = unanswered(measured);
+    if unanswered > 0 {
+        verdict.remark(
+            "unanswered",
+            format!(
+                "{unanswered} of {due} requests were not answered: they count with the time that was waited for them, so that \
+                 mean, highest percentiles and maximum are those figures at least"
+            ),
+        );
+    }
+}
+
+/// How the storage went away without an error of the transport.
+fn absence_text(measured: &Measured) -> String {
+    let Absence { away, is_away_still, silent } = measured.absence;
+    let how = match (is_away_still, silent.is_zero()) {
+        (true, _) => format!(
+            "the connection to the storage was lost for {:.1} s of the measured interval, and not regained after it",
+            away.as_secs_f64()
+        ),
+        (false, true) => format!(
+            "the connection to the storage was lost for {:.1} s of the measured interval",
+            away.as_secs_f64()
+        ),
+        (false, false) => {
+            format!("the storage answered nothing in the last {:.1} s of waiting", silent.as_secs_f64())
+        }
+    };
+    format!("{how}; is the server still running?")
 }
 
 fn full_share(measured: &Measured) -> f64 {
@@ -171,7 +215,7 @@ fn full_share(measured: &Measured) -> f64 {
 fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked: &Asked<'_>) {
     let attempted = measured.tallies.sum(|tally| tally.attempted);
     let is_stopped = matches!(measured.cut_short, Some(CutShort::Stopped));
-    let is_gone = matches!(measured.cut_short, Some(CutShort::Gone(_)));
+    let is_gone = measured.is_storage_gone();
     let cancelled = measured.tallies.sum(|tally| tally.cancelled);
     // What was not waited for any more has not failed.
     let (cut_off, cancelled) = if is_stopped { (cancelled, 0) } else { (0, cancelled) };
@@ -181,7 +225,14 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     match &measured.cut_short {
         Some(CutShort::Gone(error)) => verdict.invalidate(STORAGE_GONE, measure::error_chain(error)),
         Some(CutShort::Stopped) => verdict.remark(STOPPED, "stopped by the user before its end"),
+        None if is_gone => verdict.invalidate(STORAGE_GONE, absence_text(measured)),
         None => {}
+    }
+    if is_gone {
+        // That nothing was answered any more says neither where the storage saturates nor how well this sends.
+        remark_unanswered(measured, measured.planned, &mut verdict);
+        point.verdict = verdict;
+        return;
     }
     if attempted == 0 {
         verdict.invalidate("nothing-sent", "nothing was sent in the measured interval");
@@ -192,9 +243,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     let limits = GeneratorLimits::default();
     let is_open = point.loop_kind == LoopKind::Open;
     let held = held(measured);
-    if is_gone {
-        // That nothing was answered any more says neither where the storage saturates nor how well this sends.
-    } else if is_stopped
+    if is_stopped
         && (is_open && held < limits.held_min || cut_off as f64 > (1.0 - limits.held_min) * attempted as f64)
     {
         // Requests that were under way at that moment are no finding about the storage.
@@ -219,24 +268,15 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
         let is_saturated = shortfall.judge(&limits, "the storage", more_room, &mut verdict);
         point.saturated = is_saturated == Some(true);
     }
-    if is_open && !point.parts.is_empty() && !is_stopped && !is_gone {
+    if is_open && !point.parts.is_empty() && !is_stopped {
         judge_ranks(&point.parts, &measured.late_ranks, held, &limits, &mut verdict);
         if !verdict.has(GENERATOR_LATE) {
             lateness.remark(&limits, &mut verdict);
         }
-    } else if is_open && !is_gone && !verdict.has(GENERATOR_LATE) {
+    } else if is_open && !verdict.has(GENERATOR_LATE) {
         lateness.judge(&limits, &mut verdict);
     }
-    let unanswered = unanswered(measured);
-    if unanswered > 0 {
-        verdict.remark(
-            "unanswered",
-            format!(
-                "{unanswered} of {attempted} requests were not answered: they count with the time that was waited for them, so \
-                 that mean, highest percentiles and maximum are those figures at least"
-            ),
-        );
-    }
+    remark_unanswered(measured, attempted, &mut verdict);
     if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
         verdict.invalidate(
             GENERATOR_BUSY,

@@ -44,6 +44,14 @@ impl Tally {
         }
     }
 
+    /// Counts what was lost with its connection as never answered, with the time that was waited; how many that were.
+    fn give_up_lost(&mut self, waited: Duration) -> u64 {
+        let lost = self.errors.remove(LOST).unwrap_or(0);
+        self.cancelled += lost;
+        self.histogram.add_buckets(&[(waited.as_nanos() as u64, lost)]);
+        lost
+    }
+
     /// Errors of any name.
     pub fn errors_total(&self) -> u64 {
         self.errors.values().sum()
@@ -54,13 +62,16 @@ impl Tally {
     }
 }
 
+/// What the end of an operation is called whose connection broke.
+const LOST: &str = "CONNECTION_LOST";
+
 /// What the end of an operation is called that did not succeed.
 pub(crate) fn problem_name(outcome: &Outcome<'_>) -> Option<Cow<'static, str>> {
     match outcome {
         Outcome::Ok(_) => None,
         Outcome::Failed(status) => Some(status.name()),
         Outcome::Cancelled => Some(Cow::Borrowed("CANCELLED")),
-        Outcome::Lost => Some(Cow::Borrowed("CONNECTION_LOST")),
+        Outcome::Lost => Some(Cow::Borrowed(LOST)),
         Outcome::Rejected(why) => Some(Cow::Borrowed(why)),
         Outcome::BadReply => Some(Cow::Borrowed("BAD_REPLY")),
     }
@@ -107,6 +118,11 @@ impl Tallies {
             .into_iter()
             .zip(self.by_kind.iter())
             .filter_map(|(kind, tally)| Some((kind, tally.as_deref()?)))
+    }
+
+    /// Counts what was lost with its connection as never answered: the storage did not come back.
+    pub fn give_up_lost(&mut self, waited: Duration) -> u64 {
+        self.by_kind.iter_mut().flatten().map(|tally| tally.give_up_lost(waited)).sum()
     }
 
     /// Sum of a count over all kinds.

@@ -96,6 +96,42 @@ fn a_level_in_which_the_storage_went_away_is_not_called_saturated() {
     }
 }
 
+/// Symptom: a server that was killed in a level made it INVALID as `transport-full`, and the dead half of the level was in no
+/// percentile. Cause: without a connection requests are refused like those that find no free slot. Fix: the transport says that
+/// there is none; what was lost or could not be sent counts with the time that was waited.
+#[test]
+fn a_storage_that_dies_in_a_level_is_gone_and_what_it_left_unanswered_counts() {
+    let (killed_at, for_ever) = (Duration::from_secs(6), Duration::from_secs(3600));
+    for fault in [Fault::Away(killed_at, for_ever), Fault::Stall(killed_at, for_ever)] {
+        let outcome = run(Load::Sweep(vec![500.0]), &[fault]);
+        let point = &outcome.points[0];
+        assert!(point.verdict.has("storage-gone") && !point.verdict.valid, "{fault:?}: {}", point.verdict);
+        for code in ["transport-full", "generator-late", "rate-off", "errors"] {
+            assert!(!point.verdict.has(code), "{fault:?}: {}", point.verdict);
+        }
+        assert!(!point.saturated && !outcome.verdict.valid, "{fault:?}: {}", outcome.verdict);
+        assert!(outcome.verdict.has("storage-gone"), "{fault:?}: {}", outcome.verdict);
+        let latency = &point.latency_us;
+        assert_eq!(latency.count, 5000, "{fault:?}: each request that was due counts");
+        assert!(latency.p50 < 9e6 && latency.p90 >= 9.99e6, "{fault:?}: {latency:?}");
+        let pacing = point.pacing.unwrap();
+        assert!((2490..=2510).contains(&pacing.unanswered), "{fault:?}: {}", pacing.unanswered);
+        assert!(pacing.transport_full_share < 0.01, "{fault:?}: {}", pacing.transport_full_share);
+        assert!(!outcome.metrics.contains_key("held_per_sec"), "{fault:?}: {:?}", outcome.metrics);
+    }
+}
+
+#[test]
+fn a_connection_that_comes_back_in_time_is_a_stall_that_all_met_that_were_due_in_it() {
+    // One request is under way then.
+    let away = Fault::Away(Duration::from_micros(6_000_500), Duration::from_secs(2));
+    let outcome = run(Load::Sweep(vec![500.0]), &[away]);
+    let point = &outcome.points[0];
+    assert!(point.verdict.valid && point.verdict.has("errors"), "{}", point.verdict);
+    assert!(!point.verdict.has("transport-full"), "{}", point.verdict);
+    assert!((1.5e6..2.1e6).contains(&point.latency_us.p99), "{:?}", point.latency_us);
+}
+
 #[test]
 fn to_be_asked_later_is_no_answer() {
     let outcome = run(Load::Sweep(vec![1000.0]), &[Fault::Fail(100, Status::JUKEBOX)]);

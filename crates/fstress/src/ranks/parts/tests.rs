@@ -44,6 +44,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         digest: rank + 1,
         set_bytes_made: all * 1000,
         set_bytes_to_come: rank,
+        absence: Absence { away: Duration::from_millis(rank), ..Absence::default() },
         cut_short: None,
     }
 }
