@@ -6,14 +6,14 @@
 use files::Transport;
 use harness::open_loop::{WaitChoice, chosen_waiting};
 use harness::{Benchmark, Context, Ended, Event, Figures, Surroundings};
-use measure::{LoadPoint, MetricDeclaration, Phase, RankPart};
+use measure::{LoadPoint, MachineLog, MetricDeclaration, Phase, RankPart};
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FstressError;
 use crate::load::Load;
 use crate::results::judge;
-use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, place, run_together};
+use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, place, run_watched};
 
 /// Fstress with its settings.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Part {
     pub phases: Vec<Phase>,
     /// False when it was cut short.
     pub complete: bool,
+    /// What else the machines did while the levels ran.
+    pub machine: MachineLog,
     /// How the generator waited between requests; none when no level came to its measured interval. Of this rank.
     pub waited: Option<WaitChoice>,
 }
@@ -74,12 +76,13 @@ impl Benchmark for Fstress {
         };
         let Reached { transport, clock } = storage;
         let group = context.ranks.group();
-        let outcome = run_together(&self.config, &mut **transport, clock, context.stop, &mut tell, group);
-        let RunOutcome { points, phases, complete, waited, error, left_behind, .. } = outcome;
+        let outcome =
+            run_watched(&self.config, &mut **transport, clock, context.stop, &mut tell, group, true);
+        let RunOutcome { points, phases, complete, waited, machine, error, left_behind, .. } = outcome;
         if let Some(left) = left_behind {
             context.warn(&left);
         }
-        Ended { part: Some(Part { points, phases, complete, waited }), error }
+        Ended { part: Some(Part { points, phases, complete, machine, waited }), error }
     }
 
     fn merge(&self, mut parts: Vec<(RankPart, Part)>) -> Part {
@@ -97,7 +100,7 @@ pub(crate) fn figures_of(whole: &Part, load: &Load) -> Figures {
         points: whole.points.clone(),
         phases: whole.phases.clone(),
         chosen: chosen_waiting(whole.waited),
-        metrics: metrics(&whole.points, load),
+        metrics: metrics(&whole.points, &whole.machine, load),
         complete: whole.complete,
         any_measured: !whole.points.is_empty(),
         ..Figures::of(judge::run_verdict(&whole.points, whole.complete, load))

@@ -13,7 +13,10 @@ use files::{Outcome, Ticket, Transport};
 use harness::open_loop::{Pacer, Wait, WaitChoice};
 use harness::ranks::RankGroup;
 use harness::{Event, Level};
-use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
+use measure::{
+    CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MACHINE_METRICS, MachineLog, MachineMeter, MachineUse,
+    MeterScope, MetricDeclaration, Phase, Verdict,
+};
 use quanta::Clock;
 use serde::Serialize;
 
@@ -146,6 +149,8 @@ pub struct RunOutcome {
     pub complete: bool,
     /// How the generator waited between requests; none when no level came to its measured interval.
     pub waited: Option<WaitChoice>,
+    /// What else the machine did while the levels ran.
+    pub machine: MachineLog,
     /// What cut it short, if it was not the user.
     pub error: Option<FstressError>,
     /// Why the file set, or a part of it, is still there, when that is not the error itself.
@@ -178,6 +183,20 @@ pub fn run_together(
     tell: &mut dyn FnMut(Event),
     group: &mut RankGroup,
 ) -> RunOutcome {
+    run_watched(config, transport, clock, stop, tell, group, false)
+}
+
+/// The same, and with `watches_machine` each level is judged by what else the machine did meanwhile. That is read from the machine
+/// itself, so that it has no place in a run on a simulated clock.
+pub(crate) fn run_watched(
+    config: &FstressConfig,
+    transport: &mut dyn Transport,
+    clock: &Clock,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+    group: &mut RankGroup,
+    watches_machine: bool,
+) -> RunOutcome {
     let seed = group.seed(config.seed);
     let mut session = Session {
         seed,
@@ -200,6 +219,8 @@ pub fn run_together(
         pacer: Pacer::new(config.wait, 1),
         flights: Flights::default(),
         points: Vec::new(),
+        watches_machine,
+        machine: BTreeMap::new(),
         phases: Vec::new(),
         late: Vec::new(),
         next_ticket: FIRST_TICKET,
@@ -237,9 +258,11 @@ pub fn run_together(
         Err(FstressError::Interrupted) => (false, None),
         Err(error) => (false, Some(error)),
     };
+    let machine = session.machine_log();
     let Session { points, phases, pacer, .. } = session;
     RunOutcome {
-        metrics: metrics(&points, &config.load),
+        metrics: metrics(&points, &machine, &config.load),
+        machine,
         verdict: judge::run_verdict(&points, complete, &config.load),
         points,
         phases,
@@ -277,6 +300,9 @@ struct Session<'a> {
     pacer: Pacer,
     flights: Flights,
     points: Vec<LoadPoint>,
+    watches_machine: bool,
+    /// What else the machine did, by the number of the load point.
+    machine: BTreeMap<u32, MachineUse>,
     phases: Vec<Phase>,
     late: Vec<Ticket>,
     next_ticket: u32,
@@ -450,9 +476,12 @@ impl Session<'_> {
             let ready = raw.begin(rate.map(|rate| self.group.rate_of(rate)), config.measure);
             self.together("room for raw samples", ready, None).1?;
         }
+        // Before the common begin, as it takes some milliseconds.
+        let scope = MeterScope { has_ranks: self.group.is_joined(), ..MeterScope::of_threads(1) };
+        let meter = self.watches_machine.then(|| MachineMeter::start(scope));
         let begin = self.group.begin(self.clock, config.warm, config.measure)?;
         let tell = &mut self.tell;
-        let measured = Metronome {
+        let mut measured = Metronome {
             transport: &mut *self.transport,
             planner,
             flights: &mut self.flights,
@@ -466,6 +495,7 @@ impl Session<'_> {
         }
         .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
 
+        measured.machine = meter.map(MachineMeter::stop).unwrap_or_default();
         if measured.cut_short.is_some() {
             self.end_others();
         }
@@ -496,7 +526,7 @@ impl Session<'_> {
         if let Some(why) = spoilt {
             judge::note_repeat(&mut point, &why);
         }
-        let Measured { cut_short, measured, .. } = measured;
+        let Measured { cut_short, measured, machine, .. } = measured;
         let mut kept = Ok(());
         // Cut short in its warm-up it has nothing to say but what it waited for.
         let unanswered = self.transport.in_flight();
@@ -511,6 +541,7 @@ impl Session<'_> {
         if !measured.is_zero() && is_better {
             (self.tell)(Event::LevelDone(Box::new(point.clone())));
             place(&mut self.points, number, point);
+            self.machine.insert(number, machine);
             if let Some(raw) = &mut self.raw {
                 let written = raw.write(number);
                 kept = self.together("writing raw samples", written, None).1;
@@ -579,10 +610,17 @@ impl Session<'_> {
             points: self.points.clone(),
             phases: self.phases.clone(),
             complete: result.is_ok() && !self.stop.load(Ordering::Relaxed),
+            machine: self.machine_log(),
             waited: self.pacer.choice(),
         };
         let figures = Box::new(figures_of(&part, &self.config.load));
         (self.tell)(Event::Measured { figures, files });
+    }
+
+    fn machine_log(&self) -> MachineLog {
+        let mut log = MachineLog::default();
+        self.machine.values().for_each(|level| log.push("a level", level.clone()));
+        log
     }
 
     /// Leaves a set that is kept as it was made, as far as names go, and free for others.
@@ -699,10 +737,15 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("held_per_sec", "Highest rate held").answers(),
     MetricDeclaration::rate("peak_per_sec", "Peak rate").answers(),
     MetricDeclaration::micros("overall_response_us", "Overall response time"),
+    MACHINE_METRICS[0],
+    MACHINE_METRICS[1],
+    MACHINE_METRICS[2],
+    MACHINE_METRICS[3],
+    MACHINE_METRICS[4],
 ];
 
-pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
-    let mut metrics = BTreeMap::new();
+pub(crate) fn metrics(points: &[LoadPoint], machine: &MachineLog, load: &Load) -> BTreeMap<String, f64> {
+    let mut metrics = machine.metrics();
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
             metrics.insert(name.to_owned(), value);

@@ -40,7 +40,7 @@ const LONGER: &[(&str, &str, &str)] = &[
     ),
     (
         "crates/fstress/src/run.rs",
-        "run_together",
+        "run_watched",
         "one step of a level after the other; to be split with the common open loop",
     ),
     (

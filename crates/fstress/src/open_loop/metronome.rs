@@ -20,7 +20,7 @@ use std::time::Duration;
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
 use harness::open_loop::{GeneratorLimits, LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, Waiter};
 use harness::{Event, Live, Stage};
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, MachineUse};
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,8 @@ pub(crate) struct Measured {
     pub set_bytes_made: u64,
     /// Bytes that created files are still to get.
     pub set_bytes_to_come: u64,
+    /// What else the machine did, from the warm-up to the last reply; nothing for a run that does not watch it.
+    pub machine: MachineUse,
     /// Why the interval ended before its time, if it did.
     pub cut_short: Option<CutShort>,
 }
@@ -415,6 +417,7 @@ impl Metronome<'_> {
             digest: self.planner.digest(),
             set_bytes_made: self.set_bytes_made,
             set_bytes_to_come,
+            machine: MachineUse::default(),
             cut_short,
         };
         if measured.is_storage_gone() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use files::{OpKind, TransportCounters};
 use harness::open_loop::LatenessLog;
 use harness::ranks::RanksError;
-use measure::{FileSetRecord, LatencyHistogram, RankPart};
+use measure::{FileSetRecord, LatencyHistogram, MachineUse, RankPart};
 use serde::{Deserialize, Serialize};
 
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
@@ -49,6 +49,7 @@ pub(super) struct MeasuredPart {
     digest: u64,
     /// Bytes that the file set was made with, and those that created files are still to get.
     set_bytes: [u64; 2],
+    machine: MachineUse,
     ended: Ended,
 }
 
@@ -151,6 +152,7 @@ impl MeasuredPart {
             overtaken: measured.overtaken,
             digest: measured.digest,
             set_bytes: [measured.set_bytes_made, measured.set_bytes_to_come],
+            machine: measured.machine.clone(),
             ended: match &measured.cut_short {
                 None => Ended::InTime,
                 Some(CutShort::Stopped) => Ended::Stopped,
@@ -214,6 +216,7 @@ impl MeasuredPart {
             digest: self.digest,
             set_bytes_made: self.set_bytes[0],
             set_bytes_to_come: self.set_bytes[1],
+            machine: self.machine,
             cut_short,
         }
     }
@@ -262,6 +265,7 @@ impl Sums {
         whole.overtaken += part.overtaken;
         add_each(&mut whole.counters, &part.counters);
         add_each(&mut whole.set_bytes, &part.set_bytes);
+        whole.machine += &part.machine;
         // Those cut short end a moment apart: the longest is what the counts were spread over.
         whole.warmed = whole.warmed.max(part.warmed);
         whole.measured = whole.measured.max(part.measured);

@@ -14,7 +14,7 @@ use files::Status;
 use harness::open_loop::{
     GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF, Shortfall, TRANSPORT_FULL,
 };
-use measure::{FileSetRecord, LoadPoint, LoopKind, Pacing, RankPart, Verdict};
+use measure::{FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, Verdict};
 
 use crate::load::{LatencyBound, Load};
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
@@ -276,6 +276,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     } else if is_open && !verdict.has(GENERATOR_LATE) {
         lateness.judge(&limits, &mut verdict);
     }
+    measured.machine.judge(&mut verdict);
     remark_unanswered(measured, attempted, &mut verdict);
     if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
         verdict.invalidate(
@@ -446,9 +447,9 @@ pub(crate) fn is_within(point: &LoadPoint, bound: &LatencyBound) -> bool {
     bound.is_met_by(&point.histogram, errors)
 }
 
-/// Whether the generator, and not the storage, made a point what it is.
+/// Whether the generator or the machine around it, and not the storage, made a point what it is.
 pub(crate) fn was_spoilt_by_others(point: &LoadPoint) -> bool {
-    point.verdict.has(GENERATOR_LATE) || point.verdict.has(GENERATOR_BUSY)
+    [GENERATOR_LATE, GENERATOR_BUSY, MACHINE_DISTURBED].iter().any(|code| point.verdict.has(code))
 }
 
 /// Says of a level that it was measured again, and why.
@@ -536,7 +537,8 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> 
         // What the run's end cut off does not spoil the levels before it.
         let apart = [RATE_OFF, INTERRUPTED];
         // Past saturation replies come late and files fill up; only who was at fault matters there.
-        let is_ours = |code: &str| code.starts_with("generator") || code == TRANSPORT_FULL;
+        let is_ours =
+            |code: &str| code.starts_with("generator") || [TRANSPORT_FULL, MACHINE_DISTURBED].contains(&code);
         let spoilt: Vec<_> = point
             .verdict
             .reasons

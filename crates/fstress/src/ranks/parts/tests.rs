@@ -45,6 +45,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         set_bytes_made: all * 1000,
         set_bytes_to_come: rank,
         absence: Absence { away: Duration::from_millis(rank), ..Absence::default() },
+        machine: MachineUse { wall: Duration::from_secs(3), ..MachineUse::default() },
         cut_short: None,
     }
 }
