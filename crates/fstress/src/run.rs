@@ -767,8 +767,8 @@ pub(crate) fn metrics(points: &[LoadPoint], machine: &MachineLog, load: &Load) -
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
         );
     }
-    let ours = |point: &&LoadPoint| !judge::was_spoilt_by_others(point);
-    put("peak_per_sec", most(&mut points.iter().filter(ours).map(|point| point.achieved_per_sec)));
+    let whole = |point: &&LoadPoint| !judge::was_spoilt_by_others(point) && !judge::was_interrupted(point);
+    put("peak_per_sec", most(&mut points.iter().filter(whole).map(|point| point.achieved_per_sec)));
     put("overall_response_us", judge::overall_response_time_us(points));
     metrics
 }

@@ -62,7 +62,7 @@ pub(crate) struct Measured {
     pub planned: u64,
     /// Of those, sent.
     pub sent: u64,
-    /// Successes that arrived within the interval, whenever they were due.
+    /// Successes within the interval, see [`InTime`].
     pub ok_within: u64,
     /// The same with errors that the server gave for an answer; one that asks to retry later is none.
     pub answered_within: u64,
@@ -402,8 +402,8 @@ impl Metronome<'_> {
         let mut measured = Measured {
             planned,
             sent: count.sent,
-            ok_within: count.ok_within,
-            answered_within: count.answered_within,
+            ok_within: count.ok.total(),
+            answered_within: count.answered.total(),
             tallies: count.tallies,
             lateness: count.lateness,
             late_ranks: Vec::new(),
@@ -551,6 +551,37 @@ fn room_for_batch(outstanding: usize, in_flight: usize) -> usize {
     if room < WRITE_WORTH_WHILE.min(outstanding.div_ceil(4)) { 0 } else { room }
 }
 
+/// Replies within the measured interval to the requests that were due in it.
+///
+/// Those that are under way at its end are answered after it, as those from the warm-up are in it. So a reply that comes late counts
+/// as long as a reply to a request of the warm-up came in its stead: a storage that keeps up holds its rate, however short the
+/// interval, and a backlog from the warm-up makes up for nothing that was lost, failed or never sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct InTime {
+    /// Of the interval, answered in it.
+    own: u64,
+    /// Of the warm-up, answered in the interval.
+    earlier: u64,
+    /// Of the interval, answered after it.
+    late: u64,
+}
+
+impl InTime {
+    #[inline]
+    fn count(&mut self, is_own: bool, is_within: bool) {
+        match (is_own, is_within) {
+            (true, true) => self.own += 1,
+            (true, false) => self.late += 1,
+            (false, true) => self.earlier += 1,
+            (false, false) => {}
+        }
+    }
+
+    fn total(self) -> u64 {
+        self.own + self.earlier.min(self.late)
+    }
+}
+
 /// The counting of one load point.
 struct Count<'a> {
     point: u32,
@@ -575,8 +606,8 @@ struct Count<'a> {
     told_at: Option<Instant>,
     sent: u64,
     unsent: u64,
-    ok_within: u64,
-    answered_within: u64,
+    ok: InTime,
+    answered: InTime,
     in_flight: u64,
     idle: Duration,
     /// The transport refused a request, and what was due meanwhile has not all gone out yet.
@@ -613,8 +644,8 @@ impl<'a> Count<'a> {
             told_at: None,
             sent: 0,
             unsent: 0,
-            ok_within: 0,
-            answered_within: 0,
+            ok: InTime::default(),
+            answered: InTime::default(),
             in_flight: 0,
             idle: Duration::ZERO,
             behind: false,
@@ -666,11 +697,13 @@ impl<'a> Count<'a> {
             if flight.waited_for_room { from_planned } else { done.saturating_duration_since(flight.sent) };
         let ok = matches!(completion.outcome, Outcome::Ok(_));
         let is_answer = ok || is_answer(&completion.outcome);
-        if completion.done >= self.counted_from && completion.done < self.end {
-            self.ok_within += u64::from(ok);
-            self.answered_within += u64::from(is_answer);
-        }
         if is_answer {
+            let is_own = flight.counted_in == self.point;
+            let is_within = completion.done >= self.counted_from && completion.done < self.end;
+            self.answered.count(is_own, is_within);
+            if ok {
+                self.ok.count(is_own, is_within);
+            }
             self.answered_at = Some(completion.done);
         }
         if ok {

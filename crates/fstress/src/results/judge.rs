@@ -44,6 +44,9 @@ const MIX_OPERATIONS_NOISE: f64 = 1e-3;
 const ERRORS_MAX: f64 = 0.01;
 /// Samples below which a 99th percentile rests on fewer than ten.
 const SAMPLES_MIN: u64 = 1000;
+/// The same above any percentile.
+const SAMPLES_ABOVE_MIN: f64 = 10.0;
+const FEW_SAMPLES: &str = "few-samples";
 /// The warm-up takes in what is below; a begin further apart than this shows in the figures of a bare second.
 const SKEW_US_MAX: f64 = 10_000.0;
 /// Share by which the number of files may differ from the one asked.
@@ -344,7 +347,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     }
     if point.latency_us.count < SAMPLES_MIN {
         verdict.remark(
-            "few-samples",
+            FEW_SAMPLES,
             format!("{} samples: too few for a 99th percentile to be trusted", point.latency_us.count),
         );
     }
@@ -515,6 +518,22 @@ fn rests_on(points: &[LoadPoint], load: &Load) -> Vec<usize> {
     held.into_iter().chain(failed).collect()
 }
 
+/// Says so when a bound was judged by few samples.
+fn remark_few_samples(point: &LoadPoint, bound: &LatencyBound, verdict: &mut Verdict) {
+    let samples = point.latency_us.count;
+    let above = (1.0 - bound.quantile) * samples as f64;
+    if above < SAMPLES_ABOVE_MIN {
+        verdict.remark(
+            FEW_SAMPLES,
+            format!(
+                "at {}: whether {bound} was judged by {samples} samples, of which {above:.1} lie above that percentile; a longer \
+                 --measure judges it better",
+                level(point)
+            ),
+        );
+    }
+}
+
 /// The verdict on the whole run.
 ///
 /// It rests on the levels that the answer rests on, the highest held and the lowest failed. Other levels that are INVALID
@@ -530,8 +549,6 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> 
         verdict.invalidate(INTERRUPTED, "the run was interrupted before a load level had been measured");
     }
     let answers = rests_on(points, load);
-    // One reason a code, however many levels it concerns.
-    let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
     let mut others: Vec<String> = Vec::new();
     for (index, point) in points.iter().enumerate() {
         // What the run's end cut off does not spoil the levels before it.
@@ -548,21 +565,14 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> 
             .collect();
         if answers.contains(&index) || point.verdict.has(STORAGE_GONE) {
             for reason in spoilt {
-                levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));
+                verdict.invalidate(&reason.code, format!("at {}: {}", level(point), reason.text));
             }
         } else if let Some(reason) = spoilt.first() {
             others.push(format!("{} ({})", level(point), reason.code));
         }
     }
-    for (code, levels) in levels_by_code {
-        let text = match levels.as_slice() {
-            [(at, text)] => format!("at {at}: {text}"),
-            [(at, text), .., (last, _)] => {
-                format!("at {} levels from {at} to {last}, at the first of them {text}", levels.len())
-            }
-            [] => continue,
-        };
-        verdict.invalidate(code, text);
+    if let Load::FindMax { bound, .. } = load {
+        answers.iter().for_each(|index| remark_few_samples(&points[*index], bound, &mut verdict));
     }
     if points.iter().all(|point| point.saturated) {
         verdict.invalidate("all-saturated", "every load point was past saturation; start with a lower rate");

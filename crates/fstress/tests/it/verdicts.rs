@@ -253,6 +253,59 @@ fn a_repeat_that_is_cut_short_leaves_the_level_as_it_was_measured_before() {
     assert!(!verdict.has("stopped") && !outcome.verdict.valid, "{verdict} {}", outcome.verdict);
 }
 
+/// Symptom: with 10% of its requests lost a level "achieved" its rate, as what had piled up in the warm-up was answered in the
+/// interval. Cause: any reply in the interval counted. Fix: replies to the interval's own requests count.
+#[test]
+fn a_backlog_from_the_warm_up_makes_up_for_nothing_that_was_lost() {
+    // From 0.5 s to 1.1 s nothing is answered, so that 250 requests of the warm-up are answered in the interval.
+    let stall = Fault::Stall(Duration::from_millis(500), Duration::from_millis(600));
+    let outcome = run(Load::Sweep(vec![500.0]), &[stall, Fault::Lose(50)]);
+    let point = &outcome.points[0];
+    assert!(point.saturated && point.verdict.has("rate-off"), "{}", point.verdict);
+    assert!((485.0..=491.0).contains(&point.achieved_per_sec), "{}", point.achieved_per_sec);
+}
+
+#[test]
+fn a_storage_that_keeps_up_holds_its_rate_however_long_it_takes_and_short_the_interval() {
+    let (mut transport, clock) = LawTransport::new(Law::Constant(Duration::from_millis(800)), &[], 7);
+    let asked = FstressConfig { measure: Duration::from_secs(1), ..config(Load::Sweep(vec![500.0])) };
+    let outcome = fstress::run(&asked, &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
+    let point = &outcome.points[0];
+    assert!(!point.saturated && (499.0..=501.0).contains(&point.achieved_per_sec), "{}", point.verdict);
+}
+
+#[test]
+fn a_bound_that_few_samples_judge_is_said_to_be() {
+    // Levels of 10 s: a p99.9 of 500/s has five samples above it.
+    let below = |quantile: &str| {
+        let bound = quantile.parse().unwrap();
+        let load = Load::FindMax { first: 20.0, bound };
+        let (mut transport, clock) = LawTransport::new(Law::Queue(Duration::from_millis(10)), &[], 7);
+        fstress::run(&config(load), &mut transport, &clock, &AtomicBool::new(false), &mut |_| {}).verdict
+    };
+    let few = below("p99.9<50ms");
+    let remark = few.reasons.iter().find(|reason| reason.code == "few-samples").unwrap();
+    assert!(!remark.fatal && remark.text.contains("p99.9 < 50ms"), "{}", remark.text);
+    assert!(!below("p90<50ms").has("few-samples"));
+}
+
+#[test]
+fn the_reasons_of_each_level_are_said_by_themselves() {
+    // Each request takes 3 ms to send: those of the first level are late, and those of the second cannot all be sent.
+    let slow = HeldUp::Sends(1, Duration::from_millis(3));
+    let (outcome, begun) = held_up(QUICK, &[200.0, 500.0], slow, 0);
+    assert_eq!(begun, [1, 2, 1, 2]);
+    let texts: Vec<&str> = outcome
+        .verdict
+        .reasons
+        .iter()
+        .filter(|reason| reason.code == "generator-late")
+        .map(|reason| reason.text.as_str())
+        .collect();
+    assert!(texts.len() == 2 && texts[0].starts_with("at 200/s: "), "{texts:?}");
+    assert!(texts[1].starts_with("at 500/s: ") && texts[1].contains("did not send"), "{texts:?}");
+}
+
 /// Symptom: a level interrupted after 1 s of 10 counted as held, as all that was due by then was answered.
 #[test]
 fn a_part_of_an_interval_is_no_level_that_was_held() {
@@ -268,7 +321,9 @@ fn a_part_of_an_interval_is_no_level_that_was_held() {
     assert_eq!(outcome.points.len(), 1);
     assert!(outcome.points[0].verdict.has("stopped"), "{}", outcome.points[0].verdict);
     assert!(!outcome.verdict.valid && outcome.verdict.has("interrupted"), "{}", outcome.verdict);
-    assert_eq!(outcome.metrics.get("held_per_sec"), None);
+    for figure in ["held_per_sec", "peak_per_sec", "overall_response_us"] {
+        assert_eq!(outcome.metrics.get(figure), None, "{figure}");
+    }
 }
 
 #[test]
