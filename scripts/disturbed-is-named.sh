@@ -1,5 +1,5 @@
 #!/bin/sh
-# How often each benchmark says that the machine was disturbed: on a quiet machine, and beside two busy loops per CPU.
+# How often each benchmark (fstress in both loops) says that the machine was disturbed: on a quiet one, beside two busy loops a CPU.
 #
 #   scripts/disturbed-is-named.sh [--quiet N] [--busy N] [--only BENCHMARK] [--program FILE] [--dir DIRECTORY]
 #
@@ -54,6 +54,7 @@ measure() {
     case $1 in
     postmark) shift; "$program" run postmark "$work/target" --number 2000 --transactions 60000 "$@" ;;
     fstress) shift; "$program" run fstress "$work/target" --rate 500 --warm 500ms --measure 1500ms --files 500 "$@" ;;
+    fstress-max) shift; "$program" run fstress "$work/target" --rate max --warm 500ms --measure 1500ms --files 500 "$@" ;;
     netnews) shift; "$program" run netnews "$work/target" --articles 20000 --passes 2 "$@" ;;
     dirscale) shift; "$program" run dirscale "$work/target" --sizes 1000,10000 --warm --rounds 3 "$@" ;;
     webload) shift; "$program" run webload --direct --workload hits --objects 2000 --rate max --warm 500ms --measure 1500ms "$@" ;;
@@ -77,7 +78,7 @@ count() {
 }
 
 each() {
-    for name in postmark fstress netnews dirscale webload; do
+    for name in postmark fstress fstress-max netnews dirscale webload; do
         if [ -z "$only" ] || [ "$only" = "$name" ]; then count "$name" "$1" "$2"; fi
     done
 }
