@@ -63,6 +63,8 @@ pub struct SideView {
     pub target: String,
     /// Names of its runs.
     pub runs: Vec<String>,
+    /// How many of them are INVALID.
+    pub invalid: usize,
 }
 
 /// One figure on all sides.
@@ -214,6 +216,7 @@ pub fn compare(sides: &[Side], chosen: &[String], registry: BenchmarkRegistry) -
         label: side.label.clone(),
         target: side.runs[0].target.clone(),
         runs: side.runs.iter().map(|run| run.id.0.clone()).collect(),
+        invalid: side.runs.iter().filter(|run| !run.verdict.valid).count(),
     };
     Ok(Comparison {
         benchmark: sides[0].runs[0].benchmark.clone(),
@@ -328,9 +331,14 @@ impl Comparison {
     pub fn answer(&self, side: usize) -> String {
         let (a, b) = (&self.sides[0].name, &self.sides[side].name);
         let Some(figure) = self.headline(side) else {
-            return format!("{a} and {b} have no figure in common that says which is faster");
+            return self.invalid_alone(side).unwrap_or_else(|| {
+                format!("{a} and {b} have no figure in common that says which is faster")
+            });
         };
         let of = &figure.against[side - 1];
+        if let (Verdict::TooFewRepeats, Some(why)) = (of.verdict, self.invalid_alone(side)) {
+            return why;
+        }
         match of.verdict {
             Verdict::Faster | Verdict::Slower | Verdict::Differs => {
                 let word = match (of.verdict, of.ratio) {
@@ -356,6 +364,27 @@ impl Comparison {
                 format!("{a} and {b} cannot be compared by figures that are not above zero")
             }
         }
+    }
+
+    /// That too few runs of one of the two sides are VALID to tell them apart; none where there are enough.
+    fn invalid_alone(&self, side: usize) -> Option<String> {
+        let both = [&self.sides[0], &self.sides[side]];
+        let lacks = |side: &&&SideView| side.invalid > 0 && side.runs.len() - side.invalid < SAMPLES_MIN;
+        let named: Vec<String> = both
+            .iter()
+            .filter(lacks)
+            .map(|side| match (side.invalid, side.runs.len()) {
+                (invalid, all) if invalid == all => format!("no run of {} is VALID", side.name),
+                (invalid, all) => format!("{invalid} of {all} runs of {} are INVALID", side.name),
+            })
+            .collect();
+        let [a, b] = both.map(|side| &side.name);
+        (!named.is_empty()).then(|| {
+            format!(
+                "{a} and {b} cannot be compared: {}; at least {SAMPLES_MIN} VALID runs of each are needed",
+                named.join(", ")
+            )
+        })
     }
 
     /// The medians behind the answer.
@@ -405,7 +434,10 @@ impl Comparison {
                 let who = format!("{} on {}", figure.title, self.sides[of.side].name);
                 let (Some(low), Some(high)) = (of.low, of.high) else {
                     unknown.push(match of.verdict {
-                        Verdict::TooFewRepeats => format!("{who}: too few repeats"),
+                        Verdict::TooFewRepeats => match self.invalid_alone(of.side) {
+                            Some(why) => why,
+                            None => format!("{who}: too few repeats"),
+                        },
                         _ => format!("{who}: some value is missing or not above zero"),
                     });
                     continue;

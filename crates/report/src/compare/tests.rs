@@ -321,6 +321,26 @@ fn a_named_metric_that_was_never_measured_is_said_and_the_usual_one_answers() {
     assert!(comparison.cautions[0].text.contains("expire_files_per_sec"), "{}", comparison.cautions[0].text);
 }
 
+/// Symptom: runs without a figure, as all of them were INVALID, were called too few, and more of them would not have helped.
+#[test]
+fn runs_that_are_invalid_are_called_so_and_not_too_few() {
+    let (a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for run in &mut b.runs[1..] {
+        run.verdict.invalidate("generator-late", "late");
+        run.metrics.remove("transactions_per_sec");
+    }
+    let comparison = of(a.clone(), b.clone());
+    let answer = comparison.answer(1);
+    assert!(answer.contains("4 of 5 runs of B are INVALID") && !answer.contains("too few"), "{answer}");
+    let Gate::CannotTell(why) = comparison.gate(5.0, &[]) else { panic!("{:?}", comparison.gate(5.0, &[])) };
+    assert!(why[0].contains("4 of 5 runs of B are INVALID"), "{why:?}");
+    b.runs.truncate(2);
+    b.runs.iter_mut().for_each(|run| run.verdict.invalidate("generator-late", "late"));
+    assert!(of(a.clone(), b).answer(1).contains("no run of B is VALID"));
+    let answer = of(a, side("B", 2, 1000.0, 60.0)).answer(1);
+    assert!(answer.starts_with("too few repeats"), "{answer}");
+}
+
 #[test]
 fn the_gate_cannot_tell_between_sides_of_other_settings_or_seeds_unless_they_may_differ() {
     let (a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
