@@ -20,6 +20,8 @@ pub(crate) struct DotPlot {
     /// Place of ratio 1.
     pub one: f64,
     pub rows: Vec<DotRow>,
+    /// Some interval continues beyond the axis.
+    pub any_beyond: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -49,9 +51,12 @@ pub(crate) struct SideDots {
     pub runs: Vec<f64>,
     /// Ratio's place; the baseline's is that of 1.
     pub at: Option<f64>,
-    /// Places of the interval's ends.
+    /// Places of the interval's ends; of one that continues beyond the axis the axis' own end.
     pub low: Option<f64>,
     pub high: Option<f64>,
+    /// The interval continues beyond the axis, to the left or to the right.
+    pub beyond_low: bool,
+    pub beyond_high: bool,
     pub ratio: String,
     pub interval: String,
     pub confidence: String,
@@ -84,11 +89,10 @@ impl DotPlot {
             figure.sides[0].median.is_some_and(|median| median > 0.0)
                 && figure.against.iter().any(|of| of.ratio.is_some())
         });
-        Some(Self {
-            ticks: ticks.collect(),
-            one: place(1.0),
-            rows: rows.map(|figure| DotRow::of(figure, &place)).collect(),
-        })
+        let rows: Vec<DotRow> = rows.map(|figure| DotRow::of(figure, &place)).collect();
+        let beyond = |side: &SideDots| side.beyond_low || side.beyond_high;
+        let any_beyond = rows.iter().flat_map(|row| &row.sides).any(beyond);
+        Some(Self { ticks: ticks.collect(), one: place(1.0), rows, any_beyond })
     }
 }
 
@@ -118,6 +122,8 @@ impl DotRow {
                 },
                 low: ends.map(|(low, _)| place(low).clamp(0.0, 100.0)),
                 high: ends.map(|(_, high)| place(high).clamp(0.0, 100.0)),
+                beyond_low: ends.is_some_and(|(low, _)| place(low) < 0.0),
+                beyond_high: ends.is_some_and(|(_, high)| place(high) > 100.0),
                 ratio: of.and_then(|of| of.ratio).map_or_else(|| "–".to_owned(), ratio_text),
                 interval: ends.map_or_else(
                     || "–".to_owned(),
@@ -199,6 +205,36 @@ mod tests {
             assert!((3..=TICKS_MAX).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
             assert!(ticks.iter().any(|tick| (tick - 1.0).abs() < 1e-9), "{low} to {high}: {ticks:?}");
         }
+    }
+
+    #[test]
+    fn an_interval_beyond_the_axis_ends_at_it_and_is_marked_there() {
+        let samples =
+            |values: &[f64]| crate::compare::Samples { values: values.to_vec(), median: Some(values[0]) };
+        let figure = Figure {
+            kind: crate::compare::FigureKind::Metric,
+            name: "made_up_us".to_owned(),
+            title: "Made up".to_owned(),
+            unit: "us".to_owned(),
+            better: measure::Better::Lower,
+            headline: true,
+            sides: vec![samples(&[1.0]), samples(&[2.0])],
+            against: vec![crate::compare::Against {
+                side: 1,
+                headline: true,
+                ratio: Some(2.0),
+                low: Some(0.5),
+                high: Some(30_000.0),
+                confidence: 0.95,
+                verdict: Verdict::NoDifferenceShown,
+            }],
+        };
+        let place = |ratio: f64| 100.0 * (ratio / 0.01).ln() / (100.0_f64 / 0.01).ln();
+        let row = DotRow::of(&figure, &place);
+        let side = &row.sides[1];
+        assert!(side.high == Some(100.0) && side.beyond_high && !side.beyond_low, "{side:?}");
+        assert!(side.at.is_some_and(|at| at < 100.0));
+        assert!(!row.sides[0].beyond_high, "the baseline has no interval");
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub(super) fn draw(text: &mut String, comparison: &Comparison, plot: &DotPlot) -
             if let Some((low, high)) = side.low.zip(side.high) {
                 root.draw(&PathElement::new([(x(low), y), (x(high), y)], color(side.side).stroke_width(2)))?;
             }
+            for (is_beyond, end, back) in
+                [(side.beyond_low, LEFT - 2, 6), (side.beyond_high, LEFT + LENGTH + 2, -6)]
+            {
+                if is_beyond {
+                    let tip = vec![(end, y), (end + back, y - 4), (end + back, y + 4)];
+                    root.draw(&Polygon::new(tip, color(side.side).filled()))?;
+                }
+            }
             if let Some(place) = side.at {
                 draw_shape_sized(&root, side.side, color(side.side).filled(), (x(place), y), 4)?;
             }
