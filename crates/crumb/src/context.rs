@@ -5,10 +5,10 @@
 //! `crumb-runs.db` where he stands.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use measure::RunId;
 use report::Store;
@@ -119,7 +119,7 @@ impl Context {
             }
             (None, true) => can_be_written(&self.store),
             // Its directory is made with it.
-            (None, false) => Ok(()),
+            (None, false) => can_be_made(self.store.parent().unwrap_or(Path::new("."))),
         }
     }
 
@@ -184,6 +184,21 @@ impl Context {
     }
 }
 
+/// Finds out whether a directory, and those above it, can be made, without making any.
+fn can_be_made(directory: &Path) -> anyhow::Result<()> {
+    let there = directory.ancestors().find(|above| above.as_os_str().is_empty() || above.exists());
+    let there = there.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shown = (directory.display(), there.display());
+    let cannot = || format!("cannot make the directory {} for the run store", shown.0);
+    if !there.is_dir() {
+        return Err(anyhow!("{} is a file", shown.1).context(cannot()));
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(there, access)
+        .with_context(|| format!("{} cannot be written", shown.1))
+        .with_context(cannot)
+}
+
 /// The words typed; the program without the directory it lies in, which is nobody's business in a report.
 fn command_line() -> Vec<String> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -206,6 +221,19 @@ fn store_path(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_whose_directory_cannot_be_made_is_found_before_the_run_and_nothing_is_made() {
+        let bench = tempfile::tempdir().unwrap();
+        let (file, deep) = (bench.path().join("file"), bench.path().join("a/b"));
+        std::fs::write(&file, "").unwrap();
+        assert!(can_be_made(&deep).is_ok() && !bench.path().join("a").exists());
+        let wrong = format!("{:#}", can_be_made(&file.join("share/crumb")).unwrap_err());
+        assert!(
+            wrong.starts_with("cannot make the directory ") && wrong.ends_with("file is a file"),
+            "{wrong}"
+        );
+    }
 
     #[test]
     fn the_store_is_where_the_most_deliberate_word_puts_it() {
