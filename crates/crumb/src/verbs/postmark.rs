@@ -1,7 +1,8 @@
 //! `crumb postmark`: the drop-in for PostMark 1.51, commands in, its reports out.
 
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,13 +13,14 @@ use postmark::engine::RunOptions;
 use postmark::{Session, SessionEnd, Shell, Surroundings};
 
 use crate::context::Context;
-use crate::exit::ExitStatus;
+use crate::exit::{BadUsage, ExitStatus};
 use crate::signals;
 
 /// Run PostMark scripts: the command language, the reports and the counts of PostMark 1.51
 ///
 /// Reads FILE (default ./.pmrc, if it exists), then commands from standard input; `help` lists them. Unlike the
-/// old program it never overwrites an existing file, always removes its own files, and exits with code 1 if a run failed.
+/// old program it refuses a FILE that it cannot read, never overwrites an existing file, always removes its own files,
+/// and exits with code 1 if a run failed.
 /// It stores no results: use `crumb run postmark` for that, and for latencies, threads and targets other than directories.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -33,7 +35,7 @@ Examples:
 Ctrl-C ends a run early: it prints how far it got and removes its files.
 Exit codes: 0 fine, 1 a run failed, 2 wrong usage, 130 interrupted.")]
 pub struct PostmarkArgs {
-    /// File of commands to read first; ignored if missing, as in the old program
+    /// File of commands to read first
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -43,6 +45,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Runs the verb.
 pub fn run(args: PostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    args.file.as_deref().map_or(Ok(()), can_be_read).map_err(|wrong| wrong.context(BadUsage))?;
     let working_directory = std::env::current_dir().context("cannot tell the working directory")?;
     let idle = Arc::new(AtomicBool::new(true));
     // Before the flag of a run: at the prompt there is nothing to clean up, and a read would not end by itself.
@@ -68,4 +71,18 @@ pub fn run(args: PostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> 
         SessionEnd::Failed { runs } => bail!("{runs} runs failed; what stopped them stands above"),
         SessionEnd::Interrupted => bail!("interrupted"),
     }
+}
+
+/// Refuses a script that the session would pass over: the commands after it would then run with other settings.
+fn can_be_read(script: &Path) -> anyhow::Result<()> {
+    let shown = script.display();
+    let file = File::open(script).with_context(|| {
+        format!("cannot read the script {shown}; without one, give the commands on standard input")
+    })?;
+    if file.metadata().is_ok_and(|file| file.is_dir()) {
+        bail!(
+            "{shown} is a directory, and FILE holds commands; to measure it, run `crumb run postmark {shown}`"
+        );
+    }
+    Ok(())
 }

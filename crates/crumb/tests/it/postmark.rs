@@ -46,6 +46,16 @@ fn a_place_that_is_not_there_is_named_and_the_exit_code_is_1() {
     assert!(said.out.contains("Current configuration is:"), "the next command is read: {}", said.out);
 }
 
+/// Symptom: a mistyped script was passed over, as by the old program, and the commands ran with the defaults, exit code 0.
+#[test]
+fn a_script_that_cannot_be_read_ends_it_before_anything_runs() {
+    let bench = Bench::new();
+    let missing = bench.fails(2, &["postmark", "nowhere"]);
+    assert!(missing.contains("cannot read the script nowhere"), "{missing}");
+    let directory = bench.fails(2, &["postmark", "."]);
+    assert!(directory.contains("crumb run postmark ."), "{directory}");
+}
+
 #[test]
 fn a_reader_that_has_gone_is_no_error_and_leaves_no_file() {
     let bench = Bench::new();
