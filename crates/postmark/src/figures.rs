@@ -121,23 +121,25 @@ pub fn metrics(whole: &Part) -> BTreeMap<String, f64> {
         whole.wall(engine::Phase::Delete),
         whole.wall_of_files(),
     );
-    let mut metrics: BTreeMap<String, f64> = [
-        ("transactions_per_sec", per_sec(whole.transactions_done, mixed)),
-        ("created_per_sec", per_sec(counts.created(), all)),
-        ("created_alone_per_sec", per_sec(counts.created_alone, create)),
-        ("created_mixed_per_sec", per_sec(counts.created_mixed, mixed)),
-        ("read_per_sec", per_sec(counts.read, mixed)),
-        ("appended_per_sec", per_sec(counts.appended, mixed)),
-        ("deleted_per_sec", per_sec(counts.deleted(), all)),
-        ("deleted_alone_per_sec", per_sec(counts.deleted_alone, delete)),
-        ("deleted_mixed_per_sec", per_sec(counts.deleted_mixed, mixed)),
-        ("read_bytes_per_sec", per_sec(counts.bytes_read, all)),
-        ("written_bytes_per_sec", per_sec(counts.bytes_written, all)),
-        ("total_s", all.as_secs_f64()),
-        ("cpu_percent", 100.0 * usage.cpu_share()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
+    let rates = [
+        ("transactions_per_sec", whole.transactions_done, mixed),
+        ("created_per_sec", counts.created(), all),
+        ("created_alone_per_sec", counts.created_alone, create),
+        ("created_mixed_per_sec", counts.created_mixed, mixed),
+        ("read_per_sec", counts.read, mixed),
+        ("appended_per_sec", counts.appended, mixed),
+        ("deleted_per_sec", counts.deleted(), all),
+        ("deleted_alone_per_sec", counts.deleted_alone, delete),
+        ("deleted_mixed_per_sec", counts.deleted_mixed, mixed),
+        ("read_bytes_per_sec", counts.bytes_read, all),
+        ("written_bytes_per_sec", counts.bytes_written, all),
+    ];
+    // A phase that did not run has no rate.
+    let rates = rates.iter().filter(|(_, _, wall)| !wall.is_zero());
+    let mut metrics: BTreeMap<String, f64> =
+        rates.map(|(name, count, wall)| ((*name).to_owned(), per_sec(*count, *wall))).collect();
+    metrics.insert("total_s".to_owned(), all.as_secs_f64());
+    metrics.insert("cpu_percent".to_owned(), 100.0 * usage.cpu_share());
     if let Some(disk) = &usage.disk {
         metrics.extend(disk.counters());
     }
@@ -155,6 +157,10 @@ pub fn metrics(whole: &Part) -> BTreeMap<String, f64> {
         }
     }
     metrics.extend(rates_of_ranks(&whole.phases));
+    if matches!(whole.ending, Ending::Interrupted | Ending::Failed) {
+        // The run's answer: half a phase is not to be taken for one. The phase itself is in the record.
+        metrics.remove("transactions_per_sec");
+    }
     metrics.extend(whole.machine.metrics());
     metrics
 }

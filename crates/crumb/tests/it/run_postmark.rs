@@ -117,6 +117,9 @@ fn an_interrupted_run_tells_what_it_did_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(130), "{out}{err}");
     let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
     assert!(!record.complete && record.verdict.has("interrupted"), "{out}");
+    // Symptom: a run stopped while creating had 0 transactions/s as its answer.
+    assert!(!record.metrics.contains_key("transactions_per_sec") && !out.contains("Transactions "), "{out}");
+    assert!(record.metrics.contains_key("created_alone_per_sec"), "{out}");
 }
 
 /// Symptom: a run whose storage failed in the middle exited 1 and kept nothing, where the guide promises that what was
