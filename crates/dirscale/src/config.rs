@@ -2,9 +2,10 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use files::Layout;
+use files::{Fsstat, Layout};
 use serde::Serialize;
 
+use crate::room::{Need, Room};
 use crate::{Frequencies, SET_PREFIX, Sizes};
 
 /// One run's question; as JSON the fields of a record's configuration.
@@ -130,6 +131,17 @@ impl DirscaleConfig {
     /// Files in all directories together at the largest size.
     pub fn files_max(&self) -> u64 {
         self.sizes.largest().saturating_mul(self.distinct_layouts().len() as u64)
+    }
+
+    /// The sizes that a run on storage with this room will measure: what does not fit is left out, and where nothing does the
+    /// run is refused. Of a set that is taken up again all, as what it has already takes no more room.
+    pub fn sizes_in(&self, space: &Fsstat) -> Sizes {
+        let (room, layouts) = (Room::of(space), self.distinct_layouts());
+        let fits = |size: &&u64| room.holds(Need::of(self, &layouts, **size));
+        match self.sizes.as_slice().iter().rfind(fits) {
+            Some(largest) if self.keep != Keep::Reuse => self.sizes.up_to(*largest),
+            _ => self.sizes.clone(),
+        }
     }
 
     /// The folder in the target that holds the directories.

@@ -106,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn sizes_without_room_are_not_announced() {
+        let config =
+            DirscaleConfig { sizes: "10,100,1000,100000".parse().unwrap(), ..DirscaleConfig::new("x") };
+        let layouts = [Layout::Flat, Layout::D345];
+        let bytes_available = Need::of(&config, &layouts, 2000).bytes * 100 / USABLE_PERCENT;
+        let space = Fsstat { bytes_available, files_total: 0, files_available: 0, ..Fsstat::default() };
+        assert_eq!(config.sizes_in(&space).as_slice(), [10, 100, 1000]);
+        let full = Fsstat { bytes_available: 0, ..space };
+        assert_eq!(config.sizes_in(&full), config.sizes, "which the run refuses");
+        let kept = DirscaleConfig { keep: crate::Keep::Reuse, ..config };
+        assert_eq!(kept.sizes_in(&space), kept.sizes);
+    }
+
+    #[test]
     fn storage_that_counts_no_inodes_has_no_limit_of_them() {
         let space = Fsstat { bytes_available: 1000, files_total: 0, files_available: 0, ..Fsstat::default() };
         assert_eq!(Room::of(&space), Room { bytes: 950, inodes: None });

@@ -35,6 +35,12 @@ impl Sizes {
         *self.0.last().expect("there is at least one size")
     }
 
+    /// Those up to `most`; all where none is so small.
+    pub(crate) fn up_to(&self, most: u64) -> Self {
+        let fit: Vec<u64> = self.0.iter().copied().filter(|size| *size <= most).collect();
+        if fit.is_empty() { self.clone() } else { Self(fit) }
+    }
+
     fn doubling(first: u64, last: u64) -> Vec<u64> {
         let mut sizes: Vec<u64> = std::iter::successors(Some(first), |size| size.checked_mul(2))
             .take_while(|size| *size <= last)

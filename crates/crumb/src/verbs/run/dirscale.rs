@@ -45,6 +45,13 @@ impl DirscaleArgs {
         let Turn { target, label, tables, .. } = turn;
         let begun = Begun::now("dirscale", target);
         let benchmark = Dirscale { config: self.config(begun.own_part()) };
+        let reached = self.open(target, around.stop)?;
+        // Storage that cannot say how much room it has fails in the run, with its name.
+        let sizes = reached.fs.statfs().map(|space| benchmark.config.sizes_in(&space));
+        let announced = DirscaleConfig {
+            sizes: sizes.unwrap_or_else(|_| benchmark.config.sizes.clone()),
+            ..benchmark.config.clone()
+        };
         let plan = Plan {
             seed: self.seed,
             label: label.unwrap_or_else(|| format!("directories on {target}")),
@@ -52,15 +59,14 @@ impl DirscaleArgs {
             more_terms: vec![],
             of_rank: &[],
             would_leave: would_leave(&benchmark.config, target),
-            forecast: forecast_of(&benchmark.config, target),
+            forecast: forecast_of(&announced, target),
             quick: self.limits_of_quick(&benchmark.config),
             pin: None,
             tables,
             begun,
             benchmark: &benchmark,
         };
-        let stop = around.stop;
-        plan.measure(around, || self.open(target, stop))
+        plan.measure(around, || Ok(reached))
     }
 
     fn limits_of_quick(&self, config: &DirscaleConfig) -> Option<String> {
