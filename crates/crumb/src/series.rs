@@ -289,7 +289,8 @@ fn label_of(side: usize, sides: &Sides, given: Option<&String>) -> Option<String
     }
 }
 
-/// Tries each side before the first run, which may take hours: its directory, and its mount.
+/// Tries each side before the first run, which may take hours: its directory, and its mount. What is not a directory the
+/// verbs open before (`ranks::reach_each`).
 ///
 /// # Errors
 /// When a side cannot be used.

@@ -158,8 +158,7 @@ pub fn run(
 ) -> Result<Part, WebloadError> {
     config.check()?;
     let address = config.route.peer;
-    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
-        .map_err(|source| WebloadError::Unreachable { address, source })?;
+    reach(address)?;
     raise_file_limit();
     let ended = EndedThreads::default();
     let scope = MeterScope {
@@ -217,6 +216,13 @@ pub fn run(
         whole.moments.merge(counted.moments);
     }
     Ok(whole)
+}
+
+/// Finds out whether something listens there.
+fn reach(address: SocketAddr) -> Result<(), WebloadError> {
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+        .map(drop)
+        .map_err(|source| WebloadError::Unreachable { address, source })
 }
 
 /// Robots have thousands of connections; the usual soft limit is 1024.

@@ -118,6 +118,22 @@ fn can_be_reached(sides: &Sides) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Opens the storage of each side of a comparison and closes it again, so that one that cannot be reached is reported before
+/// the first run, which may take hours.
+///
+/// # Errors
+/// What `open` fails with, on whichever rank.
+pub fn reach_each<S>(
+    group: &mut RankGroup,
+    sides: &Sides,
+    open: impl Fn(&Target) -> anyhow::Result<S>,
+) -> anyhow::Result<()> {
+    let is_several = sides.variants.len() > 1;
+    let mut targets = sides.variants.iter().map(|side| &side.target).filter(|_| is_several);
+    let reached = targets.try_for_each(|target| open(target).map(drop));
+    on_all(group, "reaching each side", reached)
+}
+
 /// What came of something that each rank does for itself, when it did so on all of them.
 ///
 /// # Errors

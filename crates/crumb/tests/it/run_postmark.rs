@@ -182,6 +182,21 @@ fn json_on_standard_output_leaves_the_verdict_on_standard_error() {
     assert!(said.err.contains("2 runs"), "{}", said.err);
 }
 
+/// Symptom: a server that was down was found out when it was its turn, after hours on the first side.
+#[test]
+fn a_side_that_cannot_be_reached_is_reported_before_the_first_run() {
+    let bench = bench();
+    // Free a moment ago, and nothing listens there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dead = format!("nfs://127.0.0.1:{port}/export?mountport={port}");
+    for benchmark in ["postmark", "dirscale", "fstress"] {
+        let said = bench.crumb(&["run", benchmark, "a", "--vs", &dead]);
+        assert!(said.code == 1 && !said.err.contains("round 1"), "{benchmark}: {}", said.err);
+        assert!(said.err.contains(&format!("127.0.0.1:{port}")), "{}", said.err);
+    }
+    assert!(!bench.path("runs.db").exists(), "nothing was measured");
+}
+
 #[test]
 fn what_cannot_be_run_on_is_told_without_a_run() {
     let bench = bench();

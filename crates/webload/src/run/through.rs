@@ -7,6 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 use super::Route;
+use crate::WebloadError;
 
 /// What is between robots and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,17 @@ impl Through {
         match self {
             Self::Nothing => "origin",
             Self::Proxy(peer) | Self::Server(peer) => &peer.url,
+        }
+    }
+
+    /// Connects to the proxy or server and closes the connection again.
+    ///
+    /// # Errors
+    /// When nothing listens there.
+    pub fn reach(&self) -> Result<(), WebloadError> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Proxy(peer) | Self::Server(peer) => super::reach(peer.address),
         }
     }
 

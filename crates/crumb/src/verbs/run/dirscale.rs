@@ -20,6 +20,7 @@ use crate::forecast::{self, Forecast, Levels};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::quick;
+use crate::ranks;
 use crate::series::{Sides, Turn};
 use crate::signals;
 
@@ -35,6 +36,7 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
             sides.variants.iter().map(|side| forecast_of(&config, &side.target)).collect();
         return forecast::show(&foreseen, &args.series, output, context);
     }
+    ranks::reach_each(&mut group, &sides, |target| args.storage.open(target, &stop))?;
     let measure_one =
         |turn: Turn<'_>| args.measure_one(turn, Around { context, stop: &stop, output, group: &mut group });
     args.series.run_sides(&sides, output, context, &stop, measure_one, tables_of)

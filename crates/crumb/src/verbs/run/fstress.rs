@@ -49,6 +49,8 @@ impl FstressArgs {
             let foreseen = foreseen.collect::<anyhow::Result<Vec<_>>>()?;
             return forecast::show(&foreseen, &self.series, &self.output, context);
         }
+        let options = self.transport_options();
+        ranks::reach_each(group, &sides, |target| open_transport(target, &options, &Clock::new()))?;
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
         let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
             self.measure_one(turn, Around { context, stop, output: &self.output, group })

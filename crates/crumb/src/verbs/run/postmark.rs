@@ -48,6 +48,7 @@ impl RunPostmarkArgs {
             let foreseen: Vec<Forecast> = sides.variants.iter().map(foreseen).collect();
             return forecast::show(&foreseen, &self.series, &self.output, context);
         }
+        ranks::reach_each(group, &sides, |target| self.file_system.open(target, stop))?;
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
         let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
             self.measure_one(turn, Around { context, stop, output: &self.output, group })

@@ -39,6 +39,10 @@ pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         let foreseen: Vec<Forecast> = sides.iter().map(|side| args.forecast(side, &traffic)).collect();
         return forecast::show(&foreseen, &args.series, output, context);
     }
+    if sides.len() > 1 {
+        // One that is not there should not show only after the runs of the others.
+        sides.iter().try_for_each(Through::reach)?;
+    }
     let variants = Sides { variants: variants(&sides, &traffic), seed: args.seed };
     args.series.run_sides(&variants, output, context, &stop, measure_one, tables_of)
 }
