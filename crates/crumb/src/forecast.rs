@@ -65,6 +65,13 @@ pub struct Seconds {
     pub most: f64,
 }
 
+/// What all runs of a series take together; nothing where the figures decide how many there are.
+#[derive(Debug, Default, Serialize)]
+struct Total {
+    seconds: Option<Seconds>,
+    operations: Option<u64>,
+}
+
 /// By which the time of a closed loop is reckoned, said beside it.
 const OPERATIONS_PER_SEC: f64 = 1000.0;
 
@@ -74,6 +81,8 @@ struct DryRun<'a> {
     dry_run: bool,
     /// Runs on all sides together, at most.
     runs_max: u64,
+    /// What all of them take together.
+    total: Total,
     /// One for each side.
     sides: &'a [Forecast],
     writes: Vec<String>,
@@ -152,6 +161,31 @@ impl Forecast {
     }
 }
 
+impl Total {
+    fn of(forecasts: &[Forecast], series: &SeriesArgs) -> Self {
+        if series.until_ci.is_some() {
+            return Self::default();
+        }
+        let rounds = series.runs_max(forecasts.len()) / forecasts.len().max(1) as u64;
+        let seconds = forecasts.iter().map(|side| side.seconds).collect::<Option<Vec<_>>>();
+        let sum = |of: fn(&Seconds) -> f64| {
+            seconds.as_ref().map(|all| rounds as f64 * all.iter().map(of).sum::<f64>())
+        };
+        let seconds = sum(|one| one.least).zip(sum(|one| one.most));
+        let operations = forecasts.iter().map(|side| side.operations).sum::<Option<u64>>();
+        Self {
+            seconds: seconds.map(|(least, most)| Seconds { least, most }),
+            operations: operations.map(|one| one.saturating_mul(rounds)),
+        }
+    }
+
+    /// In words, with what takes time besides.
+    fn text(&self, besides: &str) -> Option<String> {
+        let Self { seconds, operations } = *self;
+        Forecast { seconds, operations, besides: besides.to_owned(), ..Forecast::default() }.time()
+    }
+}
+
 impl Levels {
     /// Exactly this number.
     pub fn exactly(what: &'static str, number: u64) -> Self {
@@ -207,8 +241,9 @@ pub fn show(
     }
     let runs_max = series.runs_max(forecasts.len());
     let writes = output.places(context);
+    let total = Total::of(forecasts, series);
     if let Some(path) = &output.json {
-        let dry = DryRun { dry_run: true, runs_max, sides: forecasts, writes };
+        let dry = DryRun { dry_run: true, runs_max, total, sides: forecasts, writes };
         let json = serde_json::to_string_pretty(&dry).context("cannot write the forecast as JSON")? + "\n";
         if path == Path::new("-") {
             print(&json)?;
@@ -219,7 +254,16 @@ pub fn show(
     }
     let mut text: String = forecasts.iter().map(Forecast::lines).collect();
     if runs_max > 1 {
-        text.push_str(&named("  runs", &format!("{} at most, on all sides together", count_text(runs_max))));
+        let again = "a run beside which the machine is disturbed is measured again once";
+        let runs = format!("{} at most, on all sides together; {again}", count_text(runs_max));
+        text.push_str(&named("  runs", &runs));
+        let in_all = match series.until_ci {
+            Some(_) => {
+                Some(format!("no round begins after {}", humantime::format_duration(series.time_limit)))
+            }
+            None => total.text(forecasts.first().map_or("", |first| &first.besides)),
+        };
+        text.extend(in_all.map(|in_all| named("  in all", &in_all)));
     }
     if !writes.is_empty() {
         text.push_str(&named("  writes", &writes.join(", ")));

@@ -51,7 +51,13 @@ fn a_dry_run_reckons_levels_and_minutes_and_refuses_what_a_run_would() {
     let seconds = &json["sides"][0]["seconds"];
     assert_eq!((&seconds["least"], &seconds["most"]), (&720.0.into(), &740.0.into()));
     let series = ["run", "postmark", "a", "--vs", "a", "--repeat", "3", "--dry-run"];
-    assert!(bench.fine(&series).contains("6 at most, on all sides together"));
+    let text = bench.fine(&series);
+    assert!(text.contains("6 at most, on all sides together") && text.contains("in all"), "{text}");
+    let json: Value = serde_json::from_str(&bench.fine(&[&series[..], &["--json", "-"]].concat())).unwrap();
+    let (one, all) = (json["sides"][0]["operations"].as_u64(), json["total"]["operations"].as_u64());
+    assert_eq!(all, one.map(|one| 6 * one), "{json}");
+    let until = ["run", "postmark", "a", "--until-ci", "5%", "--time-limit", "20m", "--dry-run"];
+    assert!(bench.fine(&until).contains("no round begins after 20m"));
     bench.fails(2, &["run", "fstress", "a", "--measure", "1ms", "--dry-run"]);
     bench.fails(1, &["run", "postmark", "a", "--report", "nowhere/x.html", "--dry-run"]);
 }
