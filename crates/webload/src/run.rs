@@ -1,8 +1,9 @@
 //! A run: what is asked of whom, by how many generators, and what comes of it.
 //!
-//! `limits` checks its settings, `config` writes them into the record, `through` is the way to the server, `watch` reads what the
+//! `again` measures a level again when the generator was late, `limits` checks its settings, `config` writes them into the record, `through` is the way to the server, `watch` reads what the
 //! proxy's process uses.
 
+mod again;
 pub(super) mod config;
 pub(super) mod limits;
 pub(super) mod through;
@@ -205,6 +206,7 @@ pub fn run(
     machine.push("the run", meter.stop());
     let mut whole = Part {
         machine,
+        measured_again: None,
         waited: counted.first().and_then(|counted| counted.waited),
         complete: counted.iter().all(|counted| !counted.stopped),
         tallies: vec![Tally::default(); config.phases.len()],

@@ -107,6 +107,7 @@ fn record(bench: &Bench, args: &[&str]) -> Value {
         "sends-late",
         "figures-late",
         "machine-disturbed",
+        "measured-again",
         "other-levels",
         "debug-build",
         "few-samples",

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use harness::Figures;
 use harness::open_loop::{WaitChoice, chosen_waiting};
+use harness::series::MEASURED_AGAIN;
 use measure::{CpuTimes, MachineLog};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -31,12 +32,20 @@ pub struct Part {
     pub(crate) waited: Option<WaitChoice>,
     /// False when the user ended it.
     pub(crate) complete: bool,
+    /// Why the level was measured again; none when it was not.
+    #[serde(default)]
+    pub(crate) measured_again: Option<String>,
 }
 
 impl Part {
     pub(crate) fn figures(&self, config: &WebloadConfig) -> Figures {
         let outcome = judge::outcome(config, &self.tallies, &self.moments, self.cpu, self.complete);
-        let Outcome { points, phases, curves, mut metrics, mut verdict, complete } = outcome;
+        let Outcome { mut points, phases, curves, mut metrics, mut verdict, complete } = outcome;
+        if let Some(why) = &self.measured_again {
+            let text = format!("measured again, as it was late: {why}");
+            points.iter_mut().for_each(|point| point.verdict.remark(MEASURED_AGAIN, text.clone()));
+            verdict.remark(MEASURED_AGAIN, text);
+        }
         metrics.extend(self.machine.metrics());
         self.machine.judge(&mut verdict);
         Figures {
