@@ -2,6 +2,23 @@
 
 use super::{FORMAT_VERSION, INDEX_HEAD_BYTES, VOLUME_HEAD_BYTES, crc, u32_at, u64_at};
 
+/// Why bytes are no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeadError {
+    /// There are too few.
+    #[error("its head is cut off after {bytes} of {wanted} bytes")]
+    CutOff { bytes: usize, wanted: usize },
+    /// They begin otherwise.
+    #[error("it does not begin as one")]
+    Magic,
+    /// Of a format of another time.
+    #[error("its format is version {0}, this program knows {FORMAT_VERSION}")]
+    Version(u32),
+    /// Some of them are not what was written.
+    #[error("its head fails its checksum")]
+    Checksum,
+}
+
 /// Head of an index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexHead {
@@ -32,7 +49,7 @@ impl IndexHead {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
         checked_head(bytes, INDEX_HEAD_BYTES, b"CRUMBIDX")?;
         Ok(Self {
             file: u32_at(bytes, 12),
@@ -45,7 +62,7 @@ impl IndexHead {
     }
 
     /// As [`Self::decode`]; one flipped bit is repaired, in `bytes` too. Also whether there was one.
-    pub(crate) fn decode_repairing(bytes: &mut [u8]) -> Result<(Self, bool), String> {
+    pub(crate) fn decode_repairing(bytes: &mut [u8]) -> Result<(Self, bool), HeadError> {
         decode_repairing(bytes, INDEX_HEAD_BYTES, Self::decode)
     }
 
@@ -113,11 +130,11 @@ impl VolumeHead {
     }
 
     /// As [`Self::decode`]; one flipped bit is repaired. Also whether there was one.
-    pub(crate) fn decode_repairing(bytes: &[u8]) -> Result<(Self, bool), String> {
+    pub(crate) fn decode_repairing(bytes: &[u8]) -> Result<(Self, bool), HeadError> {
         decode_repairing(&mut bytes.to_vec(), VOLUME_HEAD_BYTES, Self::decode)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
         checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL")?;
         Ok(Self {
             volume: u32_at(bytes, 12),
@@ -152,8 +169,8 @@ impl VolumeHead {
 fn decode_repairing<T>(
     bytes: &mut [u8],
     len: usize,
-    decode: impl Fn(&[u8]) -> Result<T, String>,
-) -> Result<(T, bool), String> {
+    decode: impl Fn(&[u8]) -> Result<T, HeadError>,
+) -> Result<(T, bool), HeadError> {
     let wrong = match decode(bytes) {
         Ok(head) => return Ok((head, false)),
         Err(wrong) => wrong,
@@ -168,19 +185,19 @@ fn decode_repairing<T>(
     Err(wrong)
 }
 
-fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), String> {
+fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), HeadError> {
     if bytes.len() < len {
-        return Err(format!("its head is cut off after {} of {len} bytes", bytes.len()));
+        return Err(HeadError::CutOff { bytes: bytes.len(), wanted: len });
     }
     if &bytes[..8] != magic {
-        return Err("it does not begin as one".to_owned());
+        return Err(HeadError::Magic);
     }
     let version = u32_at(bytes, 8);
     if version != FORMAT_VERSION {
-        return Err(format!("its format is version {version}, this program knows {FORMAT_VERSION}"));
+        return Err(HeadError::Version(version));
     }
     if crc(&bytes[..len - 4]) != u32_at(bytes, len - 4) {
-        return Err("its head fails its checksum".to_owned());
+        return Err(HeadError::Checksum);
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(crate) fn index_in(store: u128, segment: &Segment, mut bytes: Vec<u8>) -> Re
     let place = segment.place();
     let name = Segment::index_name(segment.number);
     let (head, head_repaired) = IndexHead::decode_repairing(&mut bytes)
-        .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
+        .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why: why.to_string() })?;
     if head.store != store || head.file != segment.number {
         return Err(StoreError::Foreign {
             place: format!("{place}/{name}"),

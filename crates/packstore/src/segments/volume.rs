@@ -129,7 +129,7 @@ fn read_own_head(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, bool), StoreError>
     };
     let mut bytes = [0; VOLUME_HEAD_BYTES];
     let read = file.read_at(&mut bytes, 0)?;
-    VolumeHead::decode_repairing(&bytes[..read]).map_err(wrong)
+    VolumeHead::decode_repairing(&bytes[..read]).map_err(|why| wrong(why.to_string()))
 }
 
 /// Checksum of the lengths of a volume's index files.
