@@ -121,24 +121,33 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let sum = crc(&head[..76]);
     head[76..].copy_from_slice(&sum.to_le_bytes());
 
-    let name = format!("{TABLE_NAME}.new");
-    let _ = volume.disk.remove(&name);
-    let file = volume.disk.open(&name, DiskOpen::New)?;
+    let written = write_to(objects, &volume.disk, &head, &list);
+    if written.is_err() {
+        // On a full disk it would keep room from what is put next.
+        let _ = volume.disk.remove(NEW_TABLE_NAME);
+    }
+    written.map(|()| true)
+}
+
+const NEW_TABLE_NAME: &str = "table.new";
+
+fn write_to(objects: &Objects, disk: &Arc<dyn Disk>, head: &[u8], list: &[u8]) -> Result<(), StoreError> {
+    let _ = disk.remove(NEW_TABLE_NAME);
+    let file = disk.open(NEW_TABLE_NAME, DiskOpen::New)?;
     let mut sink = Sink { file: &file, at: 0, bytes: Vec::with_capacity(SINK_BYTES) };
     let on_error = |error: io::Error| {
         StoreError::from(disk::DiskError {
-            place: volume.disk.place(),
+            place: disk.place(),
             name: TABLE_NAME.to_owned(),
             operation: "write",
             source: error,
         })
     };
-    sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(on_error)?;
+    sink.write_all(head).and_then(|()| sink.write_all(list)).map_err(on_error)?;
     objects.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(on_error)?;
     file.sync()?;
-    volume.disk.rename(&name, TABLE_NAME)?;
-    volume.disk.sync_names()?;
-    Ok(true)
+    disk.rename(NEW_TABLE_NAME, TABLE_NAME)?;
+    Ok(disk.sync_names()?)
 }
 
 /// The table of the last clean stop, when nothing was written since; and where there is one that is damaged.

@@ -27,6 +27,8 @@ pub(crate) struct Volume {
     /// Held while `volume.copy` is put together and written: a copy that was put together earlier must not replace a later one,
     /// and two writers would take each other's file. Taken before the locks of `Segments`.
     pub copying: Mutex<()>,
+    /// `volume.copy` is of an earlier opening, as the disk was full.
+    pub copy_is_old: AtomicBool,
     /// It is being emptied, to be removed from the store: nothing new is put here.
     pub leaving: AtomicBool,
     pub counters: Counters,
@@ -59,6 +61,7 @@ impl Volume {
             queue: VolumeQueue::new(),
             full: AtomicBool::new(false),
             copying: Mutex::default(),
+            copy_is_old: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             counters: Counters::default(),
             _lock: lock,
@@ -155,6 +158,25 @@ pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) ->
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             disk.remove(&fresh)?;
             disk.open(&fresh, DiskOpen::New)?
+/// As [`write_head`]; where the disk is full the file is overwritten in place, which takes no room. The head is shorter than a
+/// sector, and `volume.copy` has it too. Returns whether the disk was full.
+pub(crate) fn update_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<bool, DiskError> {
+    let error = match write_head(disk, head) {
+        Ok(()) => return Ok(false),
+        Err(error) if is_full(&error) => error,
+        Err(error) => return Err(error),
+    };
+    // Perhaps it could be made and not be written.
+    let _ = disk.remove(&format!("{HEAD_NAME}.new"));
+    let Ok(file) = disk.open(HEAD_NAME, DiskOpen::Write) else { return Err(error) };
+    if file.length()? < VOLUME_HEAD_BYTES as u64 {
+        return Err(error);
+    }
+    file.write_at(&head.encode(), 0)?;
+    file.sync()?;
+    Ok(true)
+}
+
         }
         file => file?,
     };

@@ -120,7 +120,9 @@ pub(crate) fn write_copy(segments: &Segments, index: usize, without: Option<u32>
     let lost = segments.lost().files;
     let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
     let files = here.chain(lost).filter(|&number| Some(number) != without).collect();
-    VolumeCopy { heads, files }.write(&volume.disk)
+    VolumeCopy { heads, files }.write(&volume.disk)?;
+    volume.copy_is_old.store(false, Ordering::SeqCst);
+    Ok(())
 }
 
 /// The head of a volume that lost its own and the copy, as another volume of its store has it: the store's number is in the

@@ -141,13 +141,20 @@ impl Store {
             if volume.leaving.load(Ordering::SeqCst) {
                 continue;
             }
-            let segments = segments.all_files();
-            let lengths = segments.iter().filter(|segment| segment.volume == index).filter_map(|segment| {
+            let files = segments.all_files();
+            let lengths = files.iter().filter(|segment| segment.volume == index).filter_map(|segment| {
                 let index = volume.disk.open(&Segment::index_name(segment.number), DiskOpen::Read).ok()?;
                 Some((segment.number, index.length().ok()?))
             });
             let closed = Some(index_ends(lengths));
-            let written = read_head(&volume.disk)
+            // A copy of an earlier opening beside a head that reports a clean stop would be taken for damage.
+            let copied = match volume.copy_is_old.load(Ordering::SeqCst) {
+                true => write_copy(segments, index, None),
+                false => Ok(()),
+            };
+            let written = copied
+                .map_err(StoreError::from)
+                .and_then(|()| read_head(&volume.disk))
                 .and_then(|head| Ok(write_head(&volume.disk, &VolumeHead { closed, ..head })?));
             if let Err(error) = written {
                 // The table has it too.

@@ -20,7 +20,7 @@ use crate::procedures::rebuild::{SPILL_NAME, rebuild};
 use crate::procedures::recover::restore::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::segment::{Access, Segment};
-use crate::segments::volume::{Volume, hold, index_ends, read_head_or_copy, write_head};
+use crate::segments::volume::{Volume, hold, index_ends, is_full, read_head_or_copy, update_head};
 use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
@@ -132,12 +132,17 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         // First that the store was not closed since: without a table, a clean stop would be assumed.
         for (head, disk, _) in &mut volumes {
             (head.begun, head.closed) = (openings + 1, None);
-            write_head(disk, head)?;
+            update_head(disk, head)?;
         }
         table_file::remove(&disks);
         for (head, disk, _) in &mut volumes {
             head.openings = openings + 1;
-            write_head(disk, head)?;
+            if update_head(disk, head)? {
+                tracing::warn!(
+                    volume = %disk.place(),
+                    "the disk is full: what is stored is served, and what finds no room is refused until there is some"
+                );
+            }
         }
     }
     let volumes = volumes
@@ -176,8 +181,12 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         true
     });
     if !options.read_only {
-        for volume in 0..volumes.len() {
-            write_copy(&store.objects.segments, volume, None)?;
+        for (index, volume) in volumes.iter().enumerate() {
+            match write_copy(&store.objects.segments, index, None) {
+                // It is written again when a segment is made or removed, or when the store is closed.
+                Err(error) if is_full(&error) => volume.copy_is_old.store(true, Ordering::SeqCst),
+                written => written?,
+            }
         }
     }
     match known {

@@ -304,6 +304,53 @@ fn compaction_on_a_full_disk_makes_room_and_the_volume_goes_on() {
     assert_eq!(checked.objects, 11);
 }
 
+/// Symptom: a proxy did not start on a full disk. Cause: the head of a volume was replaced by a new file, which found no room.
+/// Fix: it is overwritten in place then, and what has no room (the copy, the table) is left for later.
+#[test]
+fn a_store_on_a_full_disk_opens_with_all_that_it_holds() {
+    for (mode, closed, room_at_the_end) in [
+        (Mode::Cache, true, true),
+        (Mode::Cache, true, false),
+        (Mode::Cache, false, false),
+        (Mode::Store, true, false),
+        (Mode::Store, false, true),
+    ] {
+        let what = format!("{mode:?}, closed {closed}, room at the end {room_at_the_end}");
+        let disk = SimulatedDisk::new("one");
+        let volumes = vec![VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 }];
+        let store = Store::create(volumes, StoreOptions { mode, ..StoreOptions::default() });
+        let store = store.expect("a new store");
+        for number in 0..100 {
+            store.put(&key(number), &[number as u8; 20_000], PutOptions::default()).expect("put");
+        }
+        store.flush().expect("flushed");
+        if closed {
+            store.close().expect("closed");
+        } else {
+            drop(store);
+        }
+        let full = DiskFault::Refused(io::ErrorKind::StorageFull);
+        for operation in [DiskOperation::Create, DiskOperation::Reserve] {
+            disk.fail(operation, None, 0, u64::MAX, full);
+        }
+        let open = || Store::open(vec![Arc::new(disk.clone())], OpenOptions::default());
+        let store = open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(store.wait_until_ready(Duration::from_secs(60)), "{what}");
+        for number in 0..100 {
+            let object = store.get(&key(number)).expect("readable").expect("held");
+            assert_eq!(object.read_all().expect("whole"), [number as u8; 20_000], "{what}");
+        }
+        if room_at_the_end {
+            disk.heal();
+        }
+        assert_eq!(store.close().is_ok(), room_at_the_end, "{what}");
+        disk.heal();
+        let store = open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let checked = store.check(|_, _| {}).expect("checked");
+        assert_eq!((checked.faults, checked.objects), (vec![], 100), "{what}");
+    }
+}
+
 #[test]
 fn a_cache_keeps_what_was_flushed_until_what_replaces_it_is_durable_too() {
     let disks = [SimulatedDisk::new("one"), SimulatedDisk::new("two")];
