@@ -88,7 +88,9 @@ pub enum StoreError {
         bytes_max: u64,
     },
     /// No room.
-    #[error("the store is full; delete something, or add a volume with `crumb pack grow`")]
+    #[error(
+        "the store is full, or its disk; delete something, free space on the disk, or add a volume with `crumb pack grow`"
+    )]
     Full,
     /// No volume takes writes.
     #[error("no volume can be written: {why}")]
