@@ -30,6 +30,14 @@ pub trait Disk: Send + Sync {
     /// When the directory cannot be read.
     fn names(&self) -> Result<Vec<String>, DiskError>;
 
+    /// What is there besides regular files: names, and what each is, for people. Links are not followed.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    fn other_than_files(&self) -> Result<Vec<(String, &'static str)>, DiskError> {
+        Ok(Vec::new())
+    }
+
     /// Gives a file another name; one that had it is gone at the same instant.
     ///
     /// # Errors

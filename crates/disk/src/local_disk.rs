@@ -7,7 +7,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,6 +93,31 @@ impl Disk for LocalDisk {
             }
         }
         Ok(names)
+    }
+
+    fn other_than_files(&self) -> Result<Vec<(String, &'static str)>, DiskError> {
+        let wrong = |error| self.error("list", ".", error);
+        let mut others = Vec::new();
+        for entry in std::fs::read_dir(&self.root).map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            let kind = match entry.file_type() {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                kind => kind.map_err(wrong)?,
+            };
+            let what = match kind {
+                kind if kind.is_file() => continue,
+                kind if kind.is_dir() => "a directory",
+                kind if kind.is_symlink() => "a symbolic link",
+                kind if kind.is_fifo() => "a pipe",
+                kind if kind.is_socket() => "a socket",
+                _ => "a device",
+            };
+            if let Ok(name) = entry.file_name().into_string() {
+                others.push((name, what));
+            }
+        }
+        Ok(others)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -273,6 +298,19 @@ mod tests {
             assert!(disk.open("1.body", how).is_err(), "{how:?}");
         }
         assert!(disk.lock("lock").is_err() && !outside.path().join("not-there").exists());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_listed_by_what_it_is() {
+        let (_dir, disk) = disk();
+        disk.open("file", DiskOpen::New).expect("new");
+        std::fs::create_dir(disk.root().join("directory")).expect("made");
+        std::os::unix::fs::symlink("file", disk.root().join("link")).expect("a link");
+        rustix::fs::mkfifoat(rustix::fs::CWD, disk.root().join("pipe"), 0o600.into()).expect("a pipe");
+        let mut others = disk.other_than_files().expect("listed");
+        others.sort_unstable();
+        let others = others.iter().map(|(name, what)| (&**name, *what)).collect::<Vec<_>>();
+        assert_eq!(others, [("directory", "a directory"), ("link", "a symbolic link"), ("pipe", "a pipe")]);
     }
 
     #[test]

@@ -18,7 +18,9 @@ const LIST: &str = "volumes";
 const LIST_BYTES_MAX: u64 = 16 << 20;
 /// The engine's head of a volume.
 const HEAD: &str = "volume";
-/// Its copy.
+/// The engine's lock.
+const LOCK: &str = "lock";
+/// The copy of the head.
 const COPY: &str = "volume.copy";
 
 /// Why the directories of a store cannot be used.
@@ -215,6 +217,8 @@ impl VolumeList {
                 }
                 // A directory that is away, or one that never was a volume: no process writes there.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // Something else is in the place of the lock: no process can have it, and the engine reports it.
+                Err(_) if directory.join(LOCK).symlink_metadata().is_ok_and(|found| !found.is_file()) => {}
                 Err(error) => return Err(file_error(directory, "locked against writers")(error)),
             }
         }
@@ -222,7 +226,7 @@ impl VolumeList {
     }
 
     fn lock_for_reading(directory: &Path) -> io::Result<Lock> {
-        let file = open_regular(fs::OpenOptions::new().read(true), &directory.join("lock"))?;
+        let file = open_regular(fs::OpenOptions::new().read(true), &directory.join(LOCK))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Lock::Held(file)),
             Err(fs::TryLockError::WouldBlock) => Ok(Lock::Taken),

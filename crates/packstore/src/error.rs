@@ -87,6 +87,16 @@ pub enum StoreError {
         /// The most.
         bytes_max: u64,
     },
+    /// Something that is no regular file.
+    #[error("{place}: {what} is in the place of the file `{name}`; `crumb pack repair` moves it aside")]
+    InTheWay {
+        /// The volume.
+        place: String,
+        /// The file.
+        name: String,
+        /// What is there.
+        what: &'static str,
+    },
     /// No room.
     #[error(
         "the store is full, or its disk; delete something, free space on the disk, or add a volume with `crumb pack grow`"

@@ -178,6 +178,9 @@ pub struct OpenOptions {
     /// Open a store for writing though a volume is away. What is on it is lost with that: it is refused when it comes back.
     /// A cache does so anyway.
     pub without_missing: bool,
+    /// Give another name to what is in the place of the store's files and is no regular file; else the store is not opened for
+    /// writing then.
+    pub move_aside: bool,
     /// Bounds in cache mode.
     pub cache: CacheOptions,
     /// Checking on reads.
@@ -196,6 +199,7 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             without_missing: false,
+            move_aside: false,
             cache: CacheOptions::default(),
             verify: Verify::Always,
             direct_writes: None,

@@ -20,6 +20,7 @@
 mod deletions;
 pub(crate) mod extents;
 pub(crate) mod getting;
+mod in_the_way;
 pub(crate) mod iterate;
 pub(crate) mod lifetime;
 mod links;

@@ -128,7 +128,14 @@ fn read_own_head(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, bool), StoreError>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(wrong("there is no file `volume`".to_owned()));
         }
-        file => file?,
+        Err(error) => {
+            let others = disk.other_than_files().unwrap_or_default();
+            return Err(match others.into_iter().find(|(name, _)| name == HEAD_NAME) {
+                Some((_, what)) => wrong(format!("{what} is in the place of the file `volume`")),
+                None => error.into(),
+            });
+        }
+        Ok(file) => file,
     };
     let mut bytes = [0; VOLUME_HEAD_BYTES];
     let read = file.read_at(&mut bytes, 0)?;
@@ -151,13 +158,6 @@ pub(crate) fn write_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), 
     replace_file(disk, HEAD_NAME, &[&head.encode()])
 }
 
-/// Replaces a file, or makes it: after power loss one of them is there, whole.
-pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) -> Result<(), DiskError> {
-    let fresh = format!("{name}.new");
-    let file = match disk.open(&fresh, DiskOpen::New) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            disk.remove(&fresh)?;
-            disk.open(&fresh, DiskOpen::New)?
 /// As [`write_head`]; where the disk is full the file is overwritten in place, which takes no room. The head is shorter than a
 /// sector, and `volume.copy` has it too. Returns whether the disk was full.
 pub(crate) fn update_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<bool, DiskError> {
@@ -177,6 +177,13 @@ pub(crate) fn update_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<boo
     Ok(true)
 }
 
+/// Replaces a file, or makes it: after power loss one of them is there, whole.
+pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) -> Result<(), DiskError> {
+    let fresh = format!("{name}.new");
+    let file = match disk.open(&fresh, DiskOpen::New) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            disk.remove(&fresh)?;
+            disk.open(&fresh, DiskOpen::New)?
         }
         file => file?,
     };

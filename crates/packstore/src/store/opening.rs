@@ -24,6 +24,7 @@ use crate::segments::volume::{Volume, hold, index_ends, is_full, read_head_or_co
 use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
+use crate::store::in_the_way::{Way, clear_the_way};
 use crate::write_queue::WriteQueue;
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
@@ -31,6 +32,12 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let mut left_out = Vec::new();
     let mut lost = LostParts::default();
     for disk in disks {
+        let way = match (options.read_only, options.move_aside) {
+            (true, _) => Way::Report,
+            (false, true) => Way::MoveAside,
+            (false, false) => Way::Refuse,
+        };
+        lost.heads.extend(clear_the_way(&disk, way)?);
         match open_volume(&disk, options.read_only) {
             Ok((head, damage, lock)) => {
                 let damage = damage.or_else(|| VolumeCopy::fault(&disk, &head));
@@ -132,17 +139,17 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         // First that the store was not closed since: without a table, a clean stop would be assumed.
         for (head, disk, _) in &mut volumes {
             (head.begun, head.closed) = (openings + 1, None);
-            update_head(disk, head)?;
-        }
-        table_file::remove(&disks);
-        for (head, disk, _) in &mut volumes {
-            head.openings = openings + 1;
             if update_head(disk, head)? {
                 tracing::warn!(
                     volume = %disk.place(),
                     "the disk is full: what is stored is served, and what finds no room is refused until there is some"
                 );
             }
+        }
+        table_file::remove(&disks);
+        for (head, disk, _) in &mut volumes {
+            head.openings = openings + 1;
+            update_head(disk, head)?;
         }
     }
     let volumes = volumes
@@ -308,6 +315,9 @@ fn find_files(
     files: &mut Vec<Option<Arc<Segment>>>,
 ) -> Result<Vec<Segment>, StoreError> {
     let mut names = HashSet::from_iter(disk.names()?);
+    for (name, _) in disk.other_than_files()? {
+        names.remove(&name);
+    }
     end_removals(disk, access, &mut names)?;
     let most = crate::index::address::BLOCKS_MAX / u64::from(shape.segment_blocks);
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
@@ -355,7 +365,7 @@ fn find_files(
 }
 
 /// The number of a segment, of which this is a file with this ending.
-fn number_of(name: &str, end: &str) -> Option<u32> {
+pub(crate) fn number_of(name: &str, end: &str) -> Option<u32> {
     let digits = name.strip_suffix(end)?;
     let number = digits.parse::<u32>().ok()?;
     (format!("{number:08}") == digits).then_some(number)

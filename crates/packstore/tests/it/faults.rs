@@ -107,6 +107,79 @@ fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
     }
 }
 
+/// Puts a directory, a link or a pipe there.
+fn put_in_the_way(path: &Path, what: &str, elsewhere: &Path) {
+    match what {
+        "a directory" => fs::create_dir(path).expect("made"),
+        "a symbolic link" => std::os::unix::fs::symlink(elsewhere, path).expect("a link"),
+        _ => rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).expect("a pipe"),
+    }
+}
+
+/// Symptom: a directory, a link or a pipe in the place of one file made a store unusable, and the message named neither what was
+/// there nor what to do.
+#[test]
+fn what_is_in_the_place_of_a_file_is_named_and_a_repair_moves_it_aside_and_does_without_the_file() {
+    let names = [
+        "00000000.index",
+        "table",
+        "volume",
+        "volume.copy",
+        "lock",
+        "volume.new",
+        "volume.copy.new",
+        "table.new",
+    ];
+    let elsewhere = directory();
+    let precious = elsewhere.path().join("precious");
+    for (name, what) in
+        names.iter().flat_map(|name| ["a directory", "a symbolic link", "a pipe"].map(|what| (*name, what)))
+    {
+        fs::write(&precious, "another's").expect("written");
+        let dir = directory();
+        let store = create(&[&dir], Mode::Store);
+        fill(&store);
+        store.close().expect("closed");
+        let path = dir.path().join(name);
+        let _ = fs::remove_file(&path);
+        put_in_the_way(&path, what, &precious);
+        let refused = open(&[&dir]).err().unwrap_or_else(|| panic!("{what} for {name} is not noticed"));
+        let text = refused.to_string();
+        assert!([what, name, "crumb pack repair"].iter().all(|part| text.contains(part)), "{text}");
+
+        let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let store = Store::open(vec![disk(&dir)], reading)
+            .unwrap_or_else(|error| panic!("{what} for {name}: {error}"));
+        assert_eq!(wrong(&store, name), 0, "{what} for {name}: all is readable");
+        let faults = store.check(|_, _| {}).expect("checked").faults;
+        assert!(
+            faults.iter().any(|fault| fault.what.contains(what) && fault.what.contains(name)),
+            "{faults:?}"
+        );
+        drop(store);
+
+        let mending = OpenOptions { move_aside: true, ..OpenOptions::default() };
+        let store = Store::open(vec![disk(&dir)], mending)
+            .unwrap_or_else(|error| panic!("{what} for {name}: {error}"));
+        let repaired = store.repair(|_, _| {}).expect("repaired");
+        assert!(
+            repaired.found.faults.iter().any(|fault| fault.what.contains(".aside")),
+            "{:?}",
+            repaired.found
+        );
+        assert_eq!(repaired.left, [], "{what} for {name}");
+        store.close().expect("closed");
+        assert!(
+            dir.path().join(format!("{name}.aside")).symlink_metadata().is_ok(),
+            "{what} for {name} is kept"
+        );
+        assert_eq!(fs::read_to_string(&precious).expect("there"), "another's", "no link is followed");
+        let store = open(&[&dir]).expect("it opens");
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{what} for {name}");
+        assert_eq!(wrong(&store, name), 0, "{what} for {name}");
+    }
+}
+
 /// Where the first segment holds a body.
 fn place_of(dir: &tempfile::TempDir, body: &[u8]) -> usize {
     let bytes = fs::read(dir.path().join("00000000.body")).expect("read");

@@ -121,7 +121,7 @@ fn report_json(report: &CheckReport) -> Value {
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let place = Place::read(&args.store)?;
-    let store = place.open(OpenOptions::default())?;
+    let store = place.open(OpenOptions { move_aside: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);
     let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} segments")));
     progress.finish();
