@@ -2,7 +2,7 @@
 //!
 //! Not here: one segment (see `segment`), one object (see `object`), repairing what was found (see `repair`).
 
-mod object;
+pub(super) mod object;
 pub(super) mod segment;
 
 use self::segment::{check_segment, what_an_index_lacks};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::format::{IndexRecord, IndexRecords};
+use crate::objects::read::Depth;
+use crate::procedures::check::object::wrong_with;
 use crate::procedures::check::segment::cut_off;
 use crate::procedures::check::{CheckReport, Fault};
 use crate::procedures::compact::keep_tombstones;
@@ -16,6 +18,9 @@ use crate::store::Store;
 use crate::store::iterate::index_of_live;
 use crate::write_queue::group::TableEntry;
 
+/// More than damages uncover one after the other.
+const ROUNDS_MAX: usize = 4;
+
 /// What was repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
@@ -23,55 +28,92 @@ pub struct RepairReport {
     pub found: CheckReport,
     /// Objects that were damaged and are deleted now.
     pub deleted: u64,
-    /// What a check after it still found.
+    /// What a check after it still finds.
     pub left: Vec<Fault>,
 }
 
 impl Store {
-    /// Checks, deletes what is damaged, and rewrites damaged indexes, as far as that can be done; then it checks once more.
+    /// Checks, deletes what is damaged, and rewrites damaged indexes, as far as that can be done; then it checks again, and repairs what
+    /// only shows once the rest is repaired. What is lost for good is no longer expected.
     ///
     /// # Errors
     /// When a disk cannot be written.
     pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
         let found = self.check(&mut progress)?;
-        let mut report = RepairReport { found, ..RepairReport::default() };
-        if report.found.faults.is_empty() {
-            return Ok(report);
+        let mut report = RepairReport { left: found.faults.clone(), found, deleted: 0 };
+        for _ in 0..ROUNDS_MAX {
+            if report.left.is_empty() {
+                break;
+            }
+            report.deleted += self.repair_once(&report.left)?;
+            let left = self.check(&mut progress)?.faults;
+            let was_in_vain = left == report.left;
+            report.left = left;
+            if was_in_vain {
+                break;
+            }
         }
-        for fault in report.found.faults.iter().filter(|fault| fault.is_damaged) {
+        Ok(report)
+    }
+
+    /// Returns how many objects were deleted.
+    fn repair_once(&self, faults: &[Fault]) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for fault in faults.iter().filter(|fault| fault.is_damaged) {
             if let Some(key) = &fault.key
                 && self.delete(key)?
             {
-                report.deleted += 1;
+                deleted += 1;
             }
         }
         for segment in self.objects.segments.all_files() {
-            let is_damaged = report
-                .found
-                .faults
-                .iter()
-                .any(|fault| fault.file == Some(segment.number) && fault.key.is_none());
+            let is_damaged =
+                faults.iter().any(|fault| fault.file == Some(segment.number) && fault.key.is_none());
             if segment.lacks_data() {
                 self.give_up(&segment)?;
             } else if is_damaged || segment.is_unfit() {
-                if let Some(read) = index_of_live(&self.objects, &segment)?.filter(|read| read.lost.is_none())
-                {
-                    let cut = cut_off(&self.objects, &segment, &read)?;
-                    adopt(&self.objects, &segment, &cut)?;
-                    self.flush()?;
-                }
-                segment.may_fill();
-                write_anew(&self.objects, &segment, true)?;
+                self.forget_broken_parts(&segment)?;
+                self.rewrite_index_of(&segment)?;
             }
         }
         // The heads were rewritten when the store was opened; the table is when it is closed.
         self.objects.segments.damage_was_repaired();
-        report.left = self.check(progress)?.faults;
-        // Once it was said that they are lost, they are expected no more.
         for volume in self.objects.segments.give_up_files() {
             write_copy(&self.objects.segments, volume, None)?;
         }
-        Ok(report)
+        Ok(deleted)
+    }
+
+    /// Forgets parts of objects, bodies that several names share included, that are damaged or lack something themselves. No key names
+    /// them; the keys of the objects that they belong to show in the next check.
+    fn forget_broken_parts(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
+        let objects = &self.objects;
+        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, segment)? else { return Ok(()) };
+        for (_, index_record) in IndexRecords::new(&bytes, salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
+            let hash = put.name.hash(objects.setup.hash_seed);
+            let Some(location) = objects.index.location_of(hash, segment.number, put.block) else { continue };
+            if !put.name.internal || !matches!(wrong_with(objects, &put), Ok(Some(_))) {
+                continue;
+            }
+            let record = objects.uncounted(|| objects.find(put.name, hash, Depth::Whole)).ok().flatten();
+            let more = record.and_then(|record| objects.ends_with(&record).ok()).unwrap_or_default();
+            let blocks = objects.setup.shape.blocks(put.record_bytes());
+            if objects.remove(&TableEntry { hash, location, blocks, visible: false }) {
+                objects.apply_now(&more);
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite_index_of(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
+        if let Some(read) = index_of_live(&self.objects, segment)?.filter(|read| read.lost.is_none()) {
+            let cut = cut_off(&self.objects, segment, &read)?;
+            adopt(&self.objects, segment, &cut)?;
+            self.flush()?;
+        }
+        segment.may_fill();
+        write_anew(&self.objects, segment, true)
     }
 
     /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.

@@ -9,4 +9,5 @@ mod lost;
 mod model;
 mod points;
 mod rebuild;
+mod repaired;
 mod scenario;

@@ -6,7 +6,10 @@ use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 
 /// What is wrong with the object of an index record.
-pub(super) fn wrong_with(objects: &Objects, put: &Put<'_>) -> Result<Option<String>, StoreError> {
+pub(in crate::procedures) fn wrong_with(
+    objects: &Objects,
+    put: &Put<'_>,
+) -> Result<Option<String>, StoreError> {
     let damaged = |found: Result<Option<Box<Record>>, StoreError>| match found {
         Err(StoreError::Damaged { why, .. }) => Ok(Err(why.to_owned())),
         Err(error) => Err(error),

@@ -513,8 +513,10 @@ fn a_segment_of_which_nothing_is_left_is_told_of_until_repair_gives_it_up() {
             store.close().expect("closed");
             let store = open(&image);
             assert!(is_told(&store), "{when}");
-            let left = store.repair(|_, _| {}).expect("repaired").left;
-            assert!(left.iter().any(|fault| fault.file.map(u64::from) == Some(lost)), "{when}: {left:?}");
+            let repaired = store.repair(|_, _| {}).expect("repaired");
+            let is_lost = |fault: &packstore::Fault| fault.file.map(u64::from) == Some(lost);
+            assert!(repaired.found.faults.iter().any(is_lost), "{when}: {repaired:?}");
+            assert_eq!(repaired.left, [], "{when}");
             assert!(!is_told(&store), "{when}");
             drop(store);
             let store = open(&image.process_end());
