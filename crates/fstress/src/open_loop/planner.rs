@@ -11,11 +11,11 @@
 //!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
 //! [`QUIET`], if another can be found.
-//! Not here: what takes several requests (`series`), what waits for a reply (`births`), what goes out (`request`).
+//! Not here: what takes several requests (`series`), what waits for a reply (`pending`), what goes out (`request`).
 //! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
 
-mod births;
 mod digest;
+mod pending;
 mod request;
 mod series;
 
@@ -27,9 +27,9 @@ use quanta::Instant;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::births::Birth;
 pub(crate) use self::digest::DIGEST_FACTOR;
 use self::digest::Digest;
+use self::pending::Birth;
 pub(crate) use self::request::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET, NameBuffers};
 use self::series::Series;
 use super::arrivals::stream;
