@@ -197,9 +197,9 @@ pub enum FstressError {
         "--raw: {samples} requests in one load point of one rank are more than the {samples_max} kept; measure for a shorter time, with more ranks, or leave --raw out"
     )]
     TooManySamples {
-        /// So many, or more.
+        /// At least this many.
         samples: u64,
-        /// So many can be kept.
+        /// The limit.
         samples_max: u64,
     },
     /// The user asked to stop.

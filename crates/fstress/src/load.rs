@@ -31,7 +31,7 @@ pub enum Load {
         /// The bound.
         bound: LatencyBound,
     },
-    /// As fast as replies come, with so many requests outstanding: a closed loop.
+    /// As fast as replies arrive, with a fixed number of requests outstanding: a closed loop.
     Max {
         /// Requests kept outstanding.
         outstanding: u32,
@@ -68,7 +68,7 @@ impl fmt::Display for Load {
 }
 
 impl Load {
-    /// Where a search begins when it is told nothing, requests a second.
+    /// Default first rate of a search, requests per second.
     pub const FIRST_DEFAULT: f64 = 500.0;
 
     /// Reads `1000`, `20k`, `500,1000,4000`, `500..8000/500`, `auto` or `auto:FIRST`. (`max` is the caller's, as it
@@ -135,8 +135,8 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl LatencyBound {
-    /// Whether these latencies stay below it, with so many operations that failed and are not among them: those took longer
-    /// than any bound.
+    /// Whether these latencies are within the bound. The `failed` operations, which are not among them, count as longer than
+    /// any bound.
     pub fn is_met_by(&self, histogram: &LatencyHistogram, failed: u64) -> bool {
         let (succeeded, all) = (histogram.count() as f64, (histogram.count() + failed) as f64);
         let quantile = self.quantile * all / succeeded.max(1.0);
@@ -180,7 +180,7 @@ pub(crate) struct Search {
     steps_left: u32,
 }
 
-/// What the search tells the user about itself.
+/// The search's description of itself for the user.
 pub(crate) const SEARCH_RULE: &str =
     "up by half until a level fails, then halving the gap until it is below 5%";
 

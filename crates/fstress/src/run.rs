@@ -56,7 +56,7 @@ pub struct FstressConfig {
     pub files: FileCount,
     /// Same seed, same operations.
     pub seed: u64,
-    /// What becomes of the file set.
+    /// What happens to the file set at the end of the run.
     pub keep: Keep,
     /// Name of the set's root directory in the target.
     pub set_name: String,
@@ -119,16 +119,16 @@ impl FstressConfig {
 pub enum FileCount {
     /// As the workload scales with the rate.
     Scaled,
-    /// So many, at any rate.
+    /// This many, at any rate.
     Fixed(NonZeroU64),
 }
 
-/// What becomes of the file set.
+/// What happens to the file set at the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Made anew, removed at the end.
+    /// Created by the run, and removed at its end.
     Remove,
-    /// Made anew, kept.
+    /// Created by the run, and kept.
     Keep,
     /// Taken as it is, made where it is missing, kept.
     Reuse,
@@ -650,7 +650,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on when all ranks have done `step`, and well.
+    /// Continues once all ranks have done `step` without error.
     fn together(
         &mut self,
         step: &str,

@@ -17,7 +17,7 @@
 //! `read_access`, `write_access`, `write_stability`, `setattr`, `append_max`, `files_per_op`, `files_min` and
 //! `about` hold one value each. `#` starts a comment.
 //!
-//! Always holds: a `Workload` that was loaded or derived can be run; a mistake is told with file, line and
+//! Always holds: a `Workload` that was loaded or derived can be run; an error names file, line and
 //! what was expected.
 //! Source: Anderson, "Fstress", sections 3.1, 3.2, 5, tables 1 and 2.
 
@@ -249,7 +249,7 @@ impl Workload {
         write::toml(self)
     }
 
-    /// Bytes a set of so many files is expected to hold.
+    /// Bytes that a set of `files` files is expected to hold.
     pub fn bytes_expected(&self, files: u64) -> f64 {
         files as f64 * self.sizes.file.mean()
     }

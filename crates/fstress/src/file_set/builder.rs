@@ -555,8 +555,8 @@ struct Page {
     is_last: bool,
 }
 
-/// Removes everything in a directory: what operations made beside the set, and what was in an adopted one. Tells whether
-/// nothing is left in it.
+/// Removes everything in a directory: files that operations created beside the set, and the contents of an adopted one.
+/// Returns whether the directory is empty.
 fn empty(site: &mut Site<'_>, dir: HandleRef<'_>, left: &mut Left) -> Result<bool, FstressError> {
     empty_of(site, dir, &|_| true, left)
 }
@@ -607,7 +607,7 @@ fn empty_of(
     }
 }
 
-/// Removes a name of any kind; tells whether it is gone.
+/// Removes a name of any kind; returns whether it is gone.
 fn remove_any(
     site: &mut Site<'_>,
     dir: HandleRef<'_>,
@@ -637,7 +637,7 @@ fn remove_any(
     }
 }
 
-/// Removes a directory unless something is left in it; tells whether it is gone.
+/// Removes a directory unless something is left in it; returns whether it is gone.
 fn remove_dir(
     site: &mut Site<'_>,
     dir: HandleRef<'_>,

@@ -28,7 +28,7 @@ pub(crate) struct Site<'a> {
     pub transport: &'a mut dyn Transport,
     pub clock: &'a Clock,
     pub stop: &'a AtomicBool,
-    /// Removing what was made goes on after `stop`, but waits less long for storage that does not answer.
+    /// Cleaning up continues after `stop`, but waits less long for storage that does not answer.
     pub is_cleanup: bool,
     pub tell: &'a mut dyn FnMut(Event),
     /// Tickets that were not the crew's.
@@ -386,7 +386,7 @@ impl Crew {
         }
     }
 
-    /// Tells how far it is.
+    /// Reports progress.
     pub fn tell_now(&self, site: &mut Site<'_>) {
         (site.tell)(self.work.step(self.done, self.asked, self.bytes));
     }

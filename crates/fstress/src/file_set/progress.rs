@@ -12,7 +12,7 @@ pub(crate) enum SetWork {
 }
 
 impl SetWork {
-    /// `done` of `asked` objects, with so many file bytes written.
+    /// An event for `done` of `asked` objects and `bytes` file bytes written.
     pub fn step(self, done: u64, asked: u64, bytes: u64) -> Event {
         let work = match self {
             Self::Grow => "making files",

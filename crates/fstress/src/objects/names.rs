@@ -41,7 +41,7 @@ impl ObjectName {
         Self(name)
     }
 
-    /// As it goes on the wire.
+    /// The bytes on the wire.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

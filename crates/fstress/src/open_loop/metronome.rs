@@ -34,7 +34,7 @@ use crate::results::tally::Tallies;
 pub(crate) enum Pace {
     /// The schedule, all of it so much later.
     Open(Schedule, Duration),
-    /// The replies, with so many requests outstanding.
+    /// The replies: a new request for each, with this many outstanding.
     Closed(u32),
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct Metronome<'a> {
     pub clock: &'a Clock,
     pub pacer: &'a mut Pacer,
     pub stop: &'a AtomicBool,
-    /// Told a few times a second how it goes.
+    /// Called a few times per second with the state of the run.
     pub tell: &'a mut dyn FnMut(Event),
     /// Number of the load point, from 1.
     pub point: u32,
@@ -209,7 +209,7 @@ pub(crate) struct Metronome<'a> {
     pub samples: Option<&'a mut Samples>,
 }
 
-/// At most so many requests between two looks at the replies: 16 a write is what TCP needs to be fast, and
+/// The most requests between two looks at the replies: TCP needs 16 per write to be fast, and
 /// 64 keeps replies from waiting.
 const BATCH_MAX: usize = 64;
 const WRITE_WORTH_WHILE: usize = 16;
@@ -218,7 +218,7 @@ const SETTLE_SHARE: u32 = 10;
 const SETTLE_MAX: Duration = Duration::from_millis(50);
 /// How long to let replies come in when the transport takes no more requests.
 const FULL_WAIT: Duration = Duration::from_micros(200);
-/// So many latencies between two looks at the progress are all in its percentiles.
+/// Up to this many latencies between two progress reports are all in their percentiles.
 const RECENT_ALL: u64 = 4096;
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// How long to wait for the last replies once the user asked to stop, and how soon that is seen.
@@ -544,8 +544,8 @@ enum Drained {
     Stopped,
 }
 
-/// How many requests a closed loop sends now: all there is room for, but not fewer than make a write worth while
-/// (16, or a quarter of a small number outstanding), so that up to so many fewer are outstanding at times.
+/// How many requests a closed loop sends now: all there is room for, but not fewer than are worth a write
+/// (16, or a quarter of a small `outstanding`), so at times up to that many fewer are in flight.
 fn room_for_batch(outstanding: usize, in_flight: usize) -> usize {
     let room = outstanding.saturating_sub(in_flight);
     if room < WRITE_WORTH_WHILE.min(outstanding.div_ceil(4)) { 0 } else { room }
@@ -707,7 +707,7 @@ impl<'a> Count<'a> {
             self.answered_at = Some(completion.done);
         }
         if ok {
-            // For the eye only: at high rates one in sixteen tells as much, and spares a twentieth of the loop.
+            // Only for the progress line: at high rates one in sixteen is enough, and saves a twentieth of the loop's time.
             if self.recent_ok < RECENT_ALL || self.recent_ok.is_multiple_of(16) {
                 self.recent.record(latency);
             }

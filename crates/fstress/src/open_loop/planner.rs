@@ -29,7 +29,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub(crate) use self::digest::DIGEST_FACTOR;
 use self::digest::Digest;
-use self::pending::Birth;
+use self::pending::CreateState;
 pub(crate) use self::request::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET, NameBuffers};
 use self::series::Series;
 use super::arrivals::stream;
@@ -79,12 +79,12 @@ pub(crate) struct Planner {
     reads: VecDeque<u32>,
     writes: VecDeque<u32>,
     /// Asked for by CREATE and no targets yet, in the order of the plan.
-    births: VecDeque<(Instant, FileId)>,
-    birth_states: HashMap<FileId, Birth>,
+    pending_creates: VecDeque<(Instant, FileId)>,
+    create_states: HashMap<FileId, CreateState>,
     /// Bytes that a file not yet filled is to have.
     sizes_to_be: HashMap<FileId, u64>,
     /// Removed; their slots are kept a while, so that they come free in the order of the plan.
-    graves: VecDeque<(Instant, FileId)>,
+    deferred_removals: VecDeque<(Instant, FileId)>,
     /// Written and not committed, with the time of the write.
     uncommitted: VecDeque<(Instant, FileId)>,
     /// Where a file was and what it was called before a RENAME that is not answered yet.
@@ -134,10 +134,10 @@ impl Planner {
             series_free: Vec::new(),
             reads: VecDeque::new(),
             writes: VecDeque::new(),
-            births: VecDeque::new(),
-            birth_states: HashMap::new(),
+            pending_creates: VecDeque::new(),
+            create_states: HashMap::new(),
             sizes_to_be: HashMap::new(),
-            graves: VecDeque::new(),
+            deferred_removals: VecDeque::new(),
             uncommitted: VecDeque::new(),
             renaming: HashMap::new(),
             spare_dirs: VecDeque::new(),
@@ -175,13 +175,13 @@ impl Planner {
                 self.end_series(slot);
             }
         }
-        while let Some((_, file)) = self.births.pop_front() {
-            self.come_of_age(file, self.now_planned);
+        while let Some((_, file)) = self.pending_creates.pop_front() {
+            self.settle_pending(file, self.now_planned);
         }
         for slot in std::mem::take(&mut self.writes) {
             self.end_series(slot);
         }
-        for (_, file) in self.graves.drain(..) {
+        for (_, file) in self.deferred_removals.drain(..) {
             self.set.end_file_op(file);
         }
         for (_, file) in self.uncommitted.drain(..) {
@@ -379,8 +379,8 @@ impl Planner {
         planned.dir = self.pick_dir();
         let bytes = self.workload.sizes.file.sample_u64(&mut self.sizes);
         let file = self.set.insert_file(planned.dir, 0, 0);
-        self.birth_states.insert(file, Birth::Asked);
-        self.births.push_back((due, file));
+        self.create_states.insert(file, CreateState::Asked);
+        self.pending_creates.push_back((due, file));
         self.sizes_to_be.insert(file, bytes);
         self.set.begin_file_op(file);
         self.touch(file, due);
@@ -394,7 +394,7 @@ impl Planner {
         self.set.begin_file_op(file);
         self.set.mark_file(file, FileFlags::REMOVING, true);
         self.set.remove_file(file);
-        self.graves.push_back((due, file));
+        self.deferred_removals.push_back((due, file));
         planned.target = Target::File(file);
     }
 
@@ -447,7 +447,7 @@ impl Planner {
         let mut file = self.set.select_file_uniformly(&mut self.targets)?;
         for _ in 0..REMOVE_DRAWS {
             let used_ms = self.last_used_ms.get(file.slot() as usize).copied().unwrap_or(0);
-            let young = self.birth_states.contains_key(&file);
+            let young = self.create_states.contains_key(&file);
             if !young
                 && (used_ms == 0 || self.closed || now_ms.saturating_sub(used_ms) >= QUIET.as_millis() as u32)
             {
@@ -455,7 +455,7 @@ impl Planner {
             }
             file = self.set.select_file_uniformly(&mut self.targets)?;
         }
-        (!self.birth_states.contains_key(&file)).then_some(file)
+        (!self.create_states.contains_key(&file)).then_some(file)
     }
 
     fn pick_dir(&mut self) -> DirectoryId {

@@ -1,8 +1,8 @@
-//! Turns what was measured into a load point, and says whether to believe it.
+//! Turns measurements into a load point, and judges whether it is valid.
 //!
 //! A point is *saturated* when the storage did not answer 99.5% of what was due in time: that is a finding about
-//! the storage, told in the point's verdict and expected at the end of a sweep. It is INVALID for other reasons
-//! when the generator, and not the storage, made the figures.
+//! the storage, reported in the point's verdict and expected at the end of a sweep. A point is INVALID for other reasons
+//! if the generator, and not the storage, determined the figures.
 //!
 //! Sources: DESIGN.md (what makes a number count); SPEC SFS 3.0 run rules (overall response time); Fstress paper,
 //! section 6.2 (mix within 0.1 points).

@@ -98,7 +98,7 @@ impl Samples {
         number as u8
     }
 
-    /// Forgets all, and has memory for so many ready: the kernel gives it when it is first written to.
+    /// Drops all samples and reserves memory for `expected`; the kernel provides it at the first write.
     fn begin(&mut self, expected: u64) {
         self.left_out = 0;
         self.current.clear();
@@ -161,7 +161,7 @@ impl RawFile {
         }
     }
 
-    /// Before a load point of so many requests a second, none where that is not known.
+    /// Prepares for a load point of `rate` requests per second, if that is known.
     pub fn begin(&mut self, rate: Option<f64>, measured: Duration) -> Result<(), FstressError> {
         let expected = rate.map_or(Ok(0), |rate| fits(rate, measured))?;
         self.samples.begin(expected);

@@ -107,8 +107,8 @@ pub fn skew(base: &Workload, alpha: f64) -> Result<Workload, FstressError> {
     Ok(derived)
 }
 
-/// So many reads for each write. Reads and writes together keep their share; commits follow the writes, and
-/// all shares are normalised afterwards.
+/// Sets the number of reads per write to `ratio`. Reads and writes together keep their share; commits follow the writes,
+/// and all shares are normalised afterwards.
 pub fn reads_per_write(base: &Workload, ratio: f64) -> Result<Workload, FstressError> {
     if !ratio.is_finite() || ratio < 0.0 {
         return Err(refused(base, ValueProblem::new(ratio, "a number of reads for each write, 0 or more")));

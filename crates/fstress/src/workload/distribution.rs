@@ -236,7 +236,7 @@ mod tests {
             let n = 400_000;
             let mean = (0..n).map(|_| distribution.sample(&mut rng)).sum::<f64>() / f64::from(n);
             let off = mean / distribution.mean() - 1.0;
-            assert!(off.abs() < 0.02, "{text}: drawn mean {mean}, told {}", distribution.mean());
+            assert!(off.abs() < 0.02, "{text}: drawn mean {mean}, declared {}", distribution.mean());
         }
     }
 

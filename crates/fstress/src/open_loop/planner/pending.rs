@@ -1,5 +1,5 @@
-//! Births and graves: a file made by CREATE becomes a target, and a removed one's slot comes free, by the schedule and
-//! not by the reply.
+//! Pending creates and deferred removals: when a created file becomes a target, and when a removed file's slot is free
+//! again, follows from the schedule and not from the reply.
 //!
 //! ```text
 //! CREATE asked -- GAP later --> answered? made: a target, filled by a series; failed: gone
@@ -16,7 +16,7 @@ use crate::objects::FileId;
 
 /// How far the creation of a file has come that is not a target yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Birth {
+pub(super) enum CreateState {
     Asked,
     Made,
     Failed,
@@ -27,11 +27,11 @@ pub(super) enum Birth {
 impl Planner {
     pub(super) fn settle_create(&mut self, file: FileId, made: Option<HandleRef<'_>>) {
         let made = made.is_some_and(|handle| self.set.set_file_handle(file, handle.0));
-        let Some(state) = self.birth_states.get_mut(&file) else { return };
-        let overdue = *state == Birth::Overdue;
-        *state = if made { Birth::Made } else { Birth::Failed };
+        let Some(state) = self.create_states.get_mut(&file) else { return };
+        let overdue = *state == CreateState::Overdue;
+        *state = if made { CreateState::Made } else { CreateState::Failed };
         if overdue {
-            self.come_of_age(file, self.now_planned);
+            self.settle_pending(file, self.now_planned);
         }
     }
 
@@ -39,37 +39,37 @@ impl Planner {
     #[inline]
     pub(super) fn pass_time(&mut self, due: Instant) {
         self.now_planned = due;
-        while let Some(&(asked, file)) = self.births.front() {
-            let answered = self.birth_states.get(&file) != Some(&Birth::Asked);
+        while let Some(&(asked, file)) = self.pending_creates.front() {
+            let answered = self.create_states.get(&file) != Some(&CreateState::Asked);
             if if self.closed { !answered } else { due < asked + GAP } {
                 break;
             }
-            self.births.pop_front();
-            self.come_of_age(file, due);
+            self.pending_creates.pop_front();
+            self.settle_pending(file, due);
         }
-        while let Some(&(removed, file)) = self.graves.front() {
+        while let Some(&(removed, file)) = self.deferred_removals.front() {
             if !self.closed && due < removed + QUIET {
                 break;
             }
-            self.graves.pop_front();
+            self.deferred_removals.pop_front();
             self.set.end_file_op(file);
         }
     }
 
-    pub(super) fn come_of_age(&mut self, file: FileId, due: Instant) {
+    pub(super) fn settle_pending(&mut self, file: FileId, due: Instant) {
         let going = self.is_going(file);
-        let Some(state) = self.birth_states.get_mut(&file) else { return };
+        let Some(state) = self.create_states.get_mut(&file) else { return };
         match *state {
-            Birth::Overdue => return,
+            CreateState::Overdue => return,
             // The file set was made smaller meanwhile.
-            Birth::Made | Birth::Failed if going => {}
-            Birth::Asked => {
-                *state = Birth::Overdue;
+            CreateState::Made | CreateState::Failed if going => {}
+            CreateState::Asked => {
+                *state = CreateState::Overdue;
                 self.overtaken += 1;
                 return;
             }
-            Birth::Failed => self.set.remove_file(file),
-            Birth::Made => {
+            CreateState::Failed => self.set.remove_file(file),
+            CreateState::Made => {
                 let population = self.set.file_count();
                 let weight = self.workload.popularity.file.sample_weight(population, &mut self.weights);
                 self.set.set_file_weight(file, weight);
@@ -81,7 +81,7 @@ impl Planner {
             }
         }
         self.sizes_to_be.remove(&file);
-        self.birth_states.remove(&file);
+        self.create_states.remove(&file);
         self.set.end_file_op(file);
     }
 }

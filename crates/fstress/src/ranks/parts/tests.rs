@@ -142,8 +142,8 @@ fn the_rank_that_lost_its_storage_stands_for_all_and_the_digest_knows_the_order(
     assert_ne!(whole.measured.digest, turned.measured.digest);
     let merged = whole.measured.into_measured(measured(&[], 0), &whole.rows, 0);
     let Some(CutShort::Gone(error)) = merged.cut_short else { panic!("the storage is gone") };
-    let told = error.to_string();
-    assert!(told.contains("rank 1 on host1") && told.contains("cable pulled"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("rank 1 on host1") && message.contains("cable pulled"), "{message}");
 }
 
 /// The bar is 20 load points of 1,000 ranks in 10 s and 1 GB, in a release build: half a millisecond and a megabyte for

@@ -28,7 +28,7 @@ pub(super) struct Histogram {
     share_up_to: Vec<f64>,
 }
 
-/// The least that counts as u where the population is not told: among more than 16 million objects the few most
+/// The smallest u if the population is unknown: among more than 16 million objects the few most
 /// popular ones then weigh the same.
 pub(super) const ZIPF_U_MIN: f64 = 1.0 / (1 << 24) as f64;
 
