@@ -14,7 +14,7 @@ const EXCEPTIONS: &[(&str, &str, usize, &str)] = &[];
 
 /// Hits in the sources of each crate: told, phrases, private. Lower a number when you remove words; none is raised.
 const CEILINGS: &[(&str, [usize; 3])] = &[
-    ("fstress", [21, 20, 7]),
+    ("fstress", [8, 2, 0]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),
 ];
