@@ -240,7 +240,7 @@ pub fn summary(record: &RunRecord) -> String {
     for name in record.metrics_in_order().filter(|name| !(held_again && *name == "held_per_sec")) {
         let Some(value) = metric(name) else { continue };
         let (words, number, unit) = metric_text(&record.metric(name), value);
-        let hint = if name == "held_per_sec" { " (nothing saturated: it may bear more)" } else { "" };
+        let hint = if name == "held_per_sec" { held_hint(record, value) } else { "" };
         // As in "4,000/s" and "0.412 ms".
         let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
         text.push_str(&named(&words, &format!("{number}{gap}{unit}{hint}")));
@@ -250,6 +250,18 @@ pub fn summary(record: &RunRecord) -> String {
         text.push_str(&named("Incomplete", "cut short; this is what was measured so far"));
     }
     text
+}
+
+/// What to think of the highest rate held where no saturation point was found.
+fn held_hint(record: &RunRecord, held: f64) -> &'static str {
+    let is_good = |point: &LoadPoint| point.verdict.valid && !point.saturated;
+    if record.points.iter().all(is_good) {
+        " (nothing saturated: it may bear more)"
+    } else if record.points.iter().any(|point| point.offered_per_sec > Some(held)) {
+        " (no higher level is VALID: it may bear more)"
+    } else {
+        ""
+    }
 }
 
 /// Whether to believe a run, and why not.
@@ -450,6 +462,26 @@ mod tests {
         assert!(held.len() > 1, "{held:?}");
         record.metrics.insert("within_bound_per_sec".to_owned(), held[0]);
         assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(held[0]));
+    }
+
+    /// Symptom: "nothing saturated: it may bear more" beside a level that had failed. Cause: said whenever no saturation point was
+    /// found.
+    #[test]
+    fn nothing_is_said_to_have_saturated_beside_a_failed_level() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        record.points.retain(|point| point.verdict.valid && !point.saturated);
+        let highest = record.points.iter().filter_map(|point| point.offered_per_sec).fold(0.0, f64::max);
+        record.metrics.remove("saturation_per_sec");
+        record.metrics.insert("held_per_sec".to_owned(), highest);
+        assert!(summary(&record).contains("nothing saturated"), "{}", summary(&record));
+        let mut failed = record.points[0].clone();
+        failed.offered_per_sec = Some(2.0 * highest);
+        failed.verdict.invalidate("storage-gone", "the storage is gone");
+        record.points.push(failed);
+        let text = summary(&record);
+        assert!(!text.contains("nothing saturated") && text.contains("no higher level is VALID"), "{text}");
+        record.points.last_mut().unwrap().offered_per_sec = Some(1.0);
+        assert!(!summary(&record).contains("it may bear more"), "{}", summary(&record));
     }
 
     #[test]
