@@ -113,11 +113,7 @@ impl FstressArgs {
                 // A level that is saturated is waited for.
                 most: (config.warm + config.measure + config.drain).as_secs_f64() * f64::from(most),
             }),
-            besides: match (files, config.keep) {
-                (Some(0), _) => String::new(),
-                (_, Keep::Remove) => "the time to make and remove the files".to_owned(),
-                (_, Keep::Keep | Keep::Reuse) => "the time to make the files".to_owned(),
-            },
+            besides: besides(files, config),
             files,
             bytes: files.map(|files| config.workload.bytes_expected(files) as u64),
             work_directory: config.workload.needs_files().then(|| config.set_name.clone()),
@@ -175,6 +171,19 @@ impl FstressArgs {
             ("repeats", format!("{:?}", self.series)),
         ]
     }
+}
+
+/// What takes time besides the schedule.
+fn besides(files: Option<u64>, config: &FstressConfig) -> String {
+    let files = match (files, config.keep) {
+        (Some(0), _) => None,
+        (_, Keep::Remove) => Some("make and remove the files"),
+        (_, Keep::Keep | Keep::Reuse) => Some("make the files"),
+    };
+    let is_open = !matches!(config.load, Load::Max { .. });
+    let late = is_open.then_some("measure a late level again");
+    let works: Vec<&str> = files.into_iter().chain(late).collect();
+    if works.is_empty() { String::new() } else { format!("the time to {}", works.join(", and to ")) }
 }
 
 fn would_leave(config: &FstressConfig, target: &Target) -> String {
