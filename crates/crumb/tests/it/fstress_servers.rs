@@ -116,6 +116,77 @@ fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     assert!(!record.complete && record.points[0].latency_us.count > 0);
 }
 
+/// A level of three seconds at `target`, whose server `kill` ends when requests begin to count.
+fn level_with_a_kill(target: &str, proto: &str, kill: impl FnOnce()) -> RunRecord {
+    let scratch = scratch();
+    let record = scratch.path().join("record.json");
+    let mut child = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress", target, "--no-store", "-w", "null", "--quick", "--rate", "200"])
+        .args(["--warm", "500ms", "--measure", "3s", "--proto", proto, "--json"])
+        .arg(&record)
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("crumb starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+    // How the generator waits is chosen, and said, as the warm-up ends.
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("the generator s"))), "no level began");
+    kill();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().expect("waited").code(), Some(3), "{rest:?}");
+    RunRecord::from_json(&fs::read_to_string(&record).expect("a record")).expect("a good one")
+}
+
+fn assert_gone(record: &RunRecord, what: &str) {
+    let point = &record.points[0];
+    assert!(point.verdict.has("storage-gone") && !point.saturated, "{what}: {}", point.verdict);
+    for code in ["transport-full", "errors", "rate-off"] {
+        assert!(!point.verdict.has(code), "{what}: {}", point.verdict);
+    }
+    assert_eq!(point.latency_us.count, 600, "{what}: each request that was due counts");
+    // With --quick replies are waited for 3 s.
+    assert!(point.latency_us.p50 >= 2.99e6, "{what}: {:?}", point.latency_us);
+    assert!(!record.verdict.valid && record.verdict.has("storage-gone"), "{what}: {}", record.verdict);
+    assert!(!record.metrics.contains_key("held_per_sec"), "{what}: {:?}", record.metrics);
+}
+
+/// Symptom: a level in which the server was killed was `transport-full`: this program's own fault. See the test on the simulated
+/// clock for cause and fix.
+#[test]
+fn a_level_in_which_the_server_is_killed_says_that_the_storage_is_gone() {
+    let bench = crate::binary::Bench::in_memory();
+    for proto in ["tcp", "udp"] {
+        let (mut server, url) = served(&bench);
+        let record = level_with_a_kill(&url, proto, || {
+            server.kill().expect("killed");
+            server.wait().expect("waited");
+        });
+        assert_gone(&record, proto);
+    }
+    let scratch = scratch();
+    let Some(mut ganesha) = Ganesha::needed(scratch.path()) else { return };
+    let url = ganesha.url();
+    assert_gone(&level_with_a_kill(&url, "tcp", || ganesha.kill()), "nfs-ganesha");
+}
+
+/// A responder of its own, and its URL.
+fn served(bench: &crate::binary::Bench) -> (std::process::Child, String) {
+    let mut server = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["serve", "null", "--listen", "127.0.0.1:0"])
+        .current_dir(bench.directory())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("a server starts");
+    let mut line = String::new();
+    let out = server.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
+    let url = line.split_whitespace().find(|word| word.starts_with("nfs://")).expect("its URL").to_owned();
+    (server, url)
+}
+
 #[test]
 fn a_local_directory_and_nothing_at_all_are_targets_too() {
     let scratch = scratch();
