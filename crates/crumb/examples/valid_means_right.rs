@@ -33,8 +33,9 @@ use nfs::client::ClientOptions;
 use nfs::server::{ServerOptions, serve_null};
 use quanta::Clock;
 
-const WARM: Duration = Duration::from_secs(1);
-const MEASURE: Duration = Duration::from_secs(5);
+const WARM: Duration = Duration::from_millis(500);
+/// Long enough for two pauses, and for a p99.9 at the higher rate.
+const MEASURE: Duration = Duration::from_millis(2_500);
 const DRAIN: Duration = Duration::from_secs(3);
 const RATES: [u64; 2] = [500, 2000];
 const US_MAX: f64 = 5.0;
@@ -66,22 +67,29 @@ enum Disturbance {
     Pauses(Duration),
     /// One request in N is dropped once.
     Lost(u64),
-    /// Busy loops beside the generator.
-    Busy(usize),
+    /// A busy process beside the generator.
+    Busy,
 }
 
-const DISTURBANCES: [Disturbance; 8] = [
-    Disturbance::None,
+const DISTURBANCES: [Disturbance; 7] = [
     Disturbance::None,
     Disturbance::Sends(Duration::from_micros(50)),
     Disturbance::Sends(Duration::from_millis(1)),
     Disturbance::Sends(Duration::from_millis(10)),
     Disturbance::Pauses(Duration::from_millis(40)),
     Disturbance::Lost(300),
-    Disturbance::Busy(1),
+    Disturbance::Busy,
 ];
 
+/// Argument by which this program is the busy process.
+const BUSY: &str = "busy";
+
 fn main() -> anyhow::Result<()> {
+    if std::env::args().nth(1).is_some_and(|first| first == BUSY) {
+        loop {
+            std::hint::spin_loop();
+        }
+    }
     let rounds: usize =
         std::env::args().nth(1).map_or(Ok(4), |text| text.parse()).context("ROUNDS is a number")?;
     let mut levels = Vec::new();
@@ -181,7 +189,7 @@ fn summary(levels: &[Level]) -> usize {
 fn level(law: Law, rate: u64, disturbance: Disturbance, seed: u64) -> anyhow::Result<Level> {
     let lose_one_in = if let Disturbance::Lost(one_in) = disturbance { one_in } else { u64::MAX };
     let relay = Relay::start(law, lose_one_in, seed)?;
-    let busy = Busy::start(if let Disturbance::Busy(loops) = disturbance { loops } else { 0 });
+    let busy = if disturbance == Disturbance::Busy { Some(Busy::start()?) } else { None };
     let clock = Clock::new();
     let url = format!("nfs://{}/?proto=udp&mountport={}", relay.addr, relay.addr.port());
     let Target::Nfs(target) = url.parse::<Target>().map_err(|error| anyhow!("{url}: {error}"))? else {
@@ -211,8 +219,8 @@ fn level(law: Law, rate: u64, disturbance: Disturbance, seed: u64) -> anyhow::Re
     let log = relay.log.lock().expect("nothing panics with it").clone();
     let mut logged: Vec<f64> = log
         .iter()
-        .skip((WARM.as_secs() * rate) as usize)
-        .take((MEASURE.as_secs() * rate) as usize)
+        .skip((WARM.as_secs_f64() * rate as f64) as usize)
+        .take((MEASURE.as_secs_f64() * rate as f64) as usize)
         .map(|delay| delay.as_secs_f64() * 1e6)
         .collect();
     logged.sort_by(f64::total_cmp);
@@ -357,30 +365,22 @@ impl Relaying {
     }
 }
 
-/// Loops that use CPUs while it lives.
-struct Busy {
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
+/// A process that uses a CPU while this lives.
+struct Busy(std::process::Child);
 
 impl Busy {
-    fn start(loops: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let busy = |_: usize| {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
-        };
-        let threads = (0..loops).map(busy).collect();
-        Self { stop, threads }
+    fn start() -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let child = std::process::Command::new(program).arg(BUSY).spawn().context("a busy process")?;
+        Ok(Self(child))
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        // One that has ended already is no longer busy.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
