@@ -3,136 +3,36 @@
 //! Always holds: what was measured is kept, however the run ends; the file set is removed unless it is to be
 //! kept, also after an error or Ctrl-C, as long as the storage still answers.
 
+mod config;
+mod level;
+mod levels;
+mod metrics;
+
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
-use harness::open_loop::{Pacer, Wait, WaitChoice};
+use harness::Event;
+use harness::open_loop::{Pacer, WaitChoice};
 use harness::ranks::RankGroup;
-use harness::{Event, Level};
-use measure::{
-    CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MACHINE_METRICS, MachineLog, MachineMeter, MachineUse,
-    MeterScope, MetricDeclaration, Phase, Verdict,
-};
+use measure::{CpuMeter, CpuTimes, LoadPoint, MachineLog, MachineUse, Phase, Verdict};
 use quanta::Clock;
-use serde::Serialize;
 
+pub use self::config::{FileCount, FstressConfig, Keep};
+pub(crate) use self::level::place;
+pub use self::metrics::METRICS;
+pub(crate) use self::metrics::metrics;
 use crate::benchmark::{Part, figures_of};
 use crate::error::FstressError;
 use crate::file_set::builder::{Builder, BuilderOptions};
 use crate::file_set::crew::{FIRST_TICKET, Site};
-use crate::load::{Load, SEARCH_RULE, Search};
+use crate::load::Load;
 use crate::objects::{Maker, ObjectSets};
-use crate::open_loop::arrivals::{Arrivals, stream};
-use crate::open_loop::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
+use crate::open_loop::metronome::Flights;
 use crate::open_loop::planner::Planner;
 use crate::ranks::{FstressRanks as _, Work};
-use crate::results::judge::{self, Asked};
+use crate::results::judge;
 use crate::results::raw::RawFile;
-use crate::workload::Workload;
-
-/// What to run; as JSON the fields of a record's configuration.
-#[derive(Clone, Debug, Serialize)]
-#[serde(into = "ConfigFields")]
-pub struct FstressConfig {
-    /// What to ask.
-    pub workload: Workload,
-    /// How much of it.
-    pub load: Load,
-    /// How requests follow each other in an open loop. Default uniform, as in the paper.
-    pub arrivals: Arrivals,
-    /// Warm-up before each measured interval. The paper: 120 s.
-    pub warm: Duration,
-    /// Measured interval. The paper: 240 s.
-    pub measure: Duration,
-    /// How long to wait for replies after it. Default 10 s.
-    pub drain: Duration,
-    /// How the generator waits for the moment of the next request.
-    pub wait: Wait,
-    /// How many files.
-    pub files: FileCount,
-    /// Same seed, same operations.
-    pub seed: u64,
-    /// What happens to the file set at the end of the run.
-    pub keep: Keep,
-    /// Name of the set's root directory in the target.
-    pub set_name: String,
-    /// Requests in flight while building. Default 64 over TCP and locally; 8 over UDP, where some servers lose
-    /// what does not fit their receive buffer.
-    pub build_in_flight: usize,
-    /// Where every measured request is written to by itself: this path, and behind it `-rank-N.csv`, 0 for a generator alone.
-    pub raw: Option<PathBuf>,
-}
-
-/// By the names in records.
-#[derive(Serialize)]
-struct ConfigFields {
-    workload: String,
-    workload_toml: String,
-    load: String,
-    arrivals: String,
-    warm_s: f64,
-    measure_s: f64,
-    drain_s: f64,
-    raw_samples: bool,
-    file_set: String,
-}
-
-impl From<FstressConfig> for ConfigFields {
-    fn from(config: FstressConfig) -> Self {
-        Self {
-            workload_toml: config.workload.to_toml(),
-            workload: config.workload.name,
-            load: config.load.to_string(),
-            arrivals: config.arrivals.to_string(),
-            warm_s: config.warm.as_secs_f64(),
-            measure_s: config.measure.as_secs_f64(),
-            drain_s: config.drain.as_secs_f64(),
-            raw_samples: config.raw.is_some(),
-            file_set: config.set_name,
-        }
-    }
-}
-
-impl FstressConfig {
-    /// Files at the highest load, where that is known before the run.
-    pub fn files_max(&self) -> Option<u64> {
-        if !self.workload.needs_files() {
-            return Some(0);
-        }
-        match (self.files, &self.load) {
-            (FileCount::Fixed(files), _) => Some(files.get()),
-            (FileCount::Scaled, Load::Sweep(rates)) => {
-                rates.iter().map(|rate| self.workload.scale.files_at(*rate)).max()
-            }
-            (FileCount::Scaled, Load::Max { .. }) => Some(self.workload.scale.files_at(CLOSED_LOOP_RATE)),
-            (FileCount::Scaled, Load::Auto { .. } | Load::FindMax { .. }) => None,
-        }
-    }
-}
-
-/// How many files a set has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FileCount {
-    /// As the workload scales with the rate.
-    Scaled,
-    /// This many, at any rate.
-    Fixed(NonZeroU64),
-}
-
-/// What happens to the file set at the end of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Created by the run, and removed at its end.
-    Remove,
-    /// Created by the run, and kept.
-    Keep,
-    /// Taken as it is, made where it is missing, kept.
-    Reuse,
-}
 
 /// What came of it.
 #[derive(Debug)]
@@ -156,11 +56,6 @@ pub struct RunOutcome {
     /// Why the file set, or a part of it, is still there, when that is not the error itself.
     pub left_behind: Option<FstressError>,
 }
-
-/// How often a search measures a level that the generator kept from being held, as the next rate depends on it.
-const TRIES_MAX: u32 = 3;
-/// A closed loop has no rate to scale the file set by; this one is taken.
-const CLOSED_LOOP_RATE: f64 = 1000.0;
 
 /// Runs `config` on `transport`, telling `tell` how it goes, until done or `stop` is set.
 pub fn run(
@@ -273,20 +168,6 @@ pub(crate) fn run_watched(
     }
 }
 
-/// A load level to measure.
-struct LevelAsked {
-    /// Its place among the levels of the run, from 1.
-    number: u32,
-    /// Of how many, where that is known.
-    of: Option<u32>,
-    /// Requests a second; none in a closed loop.
-    rate: Option<f64>,
-    /// Requests outstanding; none in an open loop.
-    outstanding: Option<u32>,
-    /// What spoilt the measurement that this one replaces.
-    spoilt: Option<String>,
-}
-
 struct Session<'a> {
     config: &'a FstressConfig,
     group: &'a mut RankGroup,
@@ -340,7 +221,7 @@ impl Session<'_> {
             self.seed,
             self.clock.now(),
         );
-        let result = self.points_of(&mut planner, needs_files);
+        let result = levels::measure_all(self, &mut planner, needs_files);
         planner.settle_all();
         (needs_files.then_some(planner.set), result)
     }
@@ -358,200 +239,6 @@ impl Session<'_> {
         };
         self.raw = raw;
         self.together("the file of raw samples", made, None).1
-    }
-
-    fn points_of(&mut self, planner: &mut Planner, needs_files: bool) -> Result<(), FstressError> {
-        match self.config.load.clone() {
-            Load::Sweep(rates) => {
-                let of = rates.len() as u32;
-                for rate in rates {
-                    if needs_files {
-                        self.resize(planner, rate)?;
-                    }
-                    let level = LevelAsked { of: Some(of), ..self.next_level(rate) };
-                    self.point(planner, level)?;
-                }
-                self.repeat_spoilt_answers(planner, needs_files)
-            }
-            Load::Auto { first } => self.search(planner, first, needs_files, "held", judge::was_held),
-            Load::FindMax { first, bound } => {
-                let goal = format!("held with {bound}");
-                self.search(planner, first, needs_files, &goal, |point| {
-                    judge::was_held(point) && judge::is_within(point, &bound)
-                })
-            }
-            Load::Max { outstanding } => {
-                if needs_files {
-                    self.resize(planner, CLOSED_LOOP_RATE)?;
-                }
-                let outstanding = Some(outstanding);
-                self.point(
-                    planner,
-                    LevelAsked { number: 1, of: Some(1), rate: None, outstanding, spoilt: None },
-                )
-            }
-        }
-    }
-
-    fn search(
-        &mut self,
-        planner: &mut Planner,
-        first: f64,
-        needs_files: bool,
-        goal: &str,
-        holds: impl Fn(&LoadPoint) -> bool,
-    ) -> Result<(), FstressError> {
-        (self.tell)(Event::Note(format!("searching for the highest rate {goal}: {SEARCH_RULE}")));
-        let mut search = Search::from(first);
-        while let Some(rate) = search.next_rate() {
-            if needs_files {
-                self.resize(planner, rate)?;
-            }
-            let mut level = self.next_level(rate);
-            let number = level.number;
-            let mut tries_left = TRIES_MAX;
-            loop {
-                self.point(planner, level)?;
-                tries_left -= 1;
-                let point = &self.points[number as usize - 1];
-                // A level that the generator spoilt says nothing about the storage.
-                if holds(point) || !judge::was_spoilt_by_others(point) || tries_left == 0 {
-                    break;
-                }
-                let why = point.verdict.to_string();
-                (self.tell)(Event::Note(format!("{rate}/s is measured again: {why}")));
-                level = LevelAsked { number, spoilt: Some(why), ..self.next_level(rate) };
-            }
-            search.learn(rate, holds(self.points.last().expect("a load point was just measured")));
-        }
-        self.repeat_spoilt_answers(planner, needs_files)
-    }
-
-    /// Measures again what the answer rests on and the generator spoilt, each level once: such a level says nothing about the
-    /// storage. What the storage did has no level measured again.
-    fn repeat_spoilt_answers(
-        &mut self,
-        planner: &mut Planner,
-        needs_files: bool,
-    ) -> Result<(), FstressError> {
-        while let Some(index) = judge::answer_to_repeat(&self.points, &self.config.load) {
-            let point = &self.points[index];
-            let Some(rate) = point.offered_per_sec else { return Ok(()) };
-            let why = point.verdict.to_string();
-            (self.tell)(Event::Note(format!("{rate}/s is measured again, as the answer rests on it: {why}")));
-            if needs_files {
-                self.resize(planner, rate)?;
-            }
-            let (number, of) = (index as u32 + 1, Some(self.points.len() as u32));
-            self.point(planner, LevelAsked { number, of, spoilt: Some(why), ..self.next_level(rate) })?;
-        }
-        Ok(())
-    }
-
-    /// The level after those measured so far, in an open loop.
-    fn next_level(&self, rate: f64) -> LevelAsked {
-        let number = self.points.len() as u32 + 1;
-        LevelAsked { number, of: None, rate: Some(rate), outstanding: None, spoilt: None }
-    }
-
-    fn point(&mut self, planner: &mut Planner, level: LevelAsked) -> Result<(), FstressError> {
-        let config = self.config;
-        let LevelAsked { number, of, rate, outstanding, spoilt } = level;
-        self.levels_begun += 1;
-        let (warm, measure) = (config.warm, config.measure);
-        (self.tell)(Event::LevelBegins(Level { offered_per_sec: rate, number, of, warm, measure }));
-        let seed_of_point = self.seed ^ rand::Rng::next_u64(&mut stream(self.seed, 100 + u64::from(number)));
-        let pace = match rate {
-            Some(rate) => {
-                let later = match config.arrivals {
-                    Arrivals::Uniform => self.group.phase_of(rate),
-                    // What is random already is independent of the other ranks.
-                    _ => Duration::ZERO,
-                };
-                Pace::Open(config.arrivals.schedule(self.group.rate_of(rate), seed_of_point), later)
-            }
-            None => Pace::Closed(self.group.part_of(outstanding.unwrap_or(1).into()) as u32),
-        };
-        if let Some(raw) = &mut self.raw {
-            let ready = raw.begin(rate.map(|rate| self.group.rate_of(rate)), config.measure);
-            self.together("room for raw samples", ready, None).1?;
-        }
-        // Before the common begin, as it takes some milliseconds.
-        let scope = MeterScope { has_ranks: self.group.is_joined(), ..MeterScope::of_threads(1) };
-        let meter = self.watches_machine.then(|| MachineMeter::start(scope));
-        let begin = self.group.begin(self.clock, config.warm, config.measure)?;
-        let tell = &mut self.tell;
-        let mut measured = Metronome {
-            transport: &mut *self.transport,
-            planner,
-            flights: &mut self.flights,
-            clock: self.clock,
-            pacer: &mut self.pacer,
-            stop: self.stop,
-            tell: &mut |event| tell(event),
-            point: self.levels_begun,
-            set_bytes_made: self.set_bytes_made,
-            samples: self.raw.as_mut().map(|raw| &mut raw.samples),
-        }
-        .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
-
-        measured.machine = meter.map(MachineMeter::stop).unwrap_or_default();
-        if measured.cut_short.is_some() {
-            self.end_others();
-        }
-        let set = &planner.set;
-        let file_set = FileSetRecord {
-            files_asked: if config.workload.needs_files() {
-                self.files_at(rate.unwrap_or(CLOSED_LOOP_RATE))
-            } else {
-                0
-            },
-            files: set.file_count(),
-            directories: set.directory_count(),
-            symlinks: set.symlink_count(),
-            bytes: set.file_bytes(),
-        };
-        let (measured, file_set, parts) = self.group.merge(measured, rate, file_set, config.drain)?;
-        let is_local = self.transport.is_local();
-        let others = self.points.iter().enumerate().filter(|(index, _)| *index + 1 != number as usize);
-        let light = others.filter_map(|(_, point)| point.pacing.as_ref());
-        let light_p50_us = light
-            .map(|pacing| pacing.latency_from_sent_us.p50)
-            .filter(|p50| *p50 > 0.0)
-            .min_by(f64::total_cmp);
-        let mix = &config.workload.mix;
-        let drain = config.drain;
-        let asked = Asked { rate, outstanding, mix, file_set, drain, light_p50_us, is_local };
-        let mut point = judge::load_point(&measured, &asked, parts);
-        if let Some(why) = spoilt {
-            judge::note_repeat(&mut point, &why);
-        }
-        let Measured { cut_short, measured, machine, .. } = measured;
-        let mut kept = Ok(());
-        // Cut short in its warm-up it has nothing to say but what it waited for.
-        let unanswered = self.transport.in_flight();
-        if measured.is_zero() && unanswered > 0 {
-            (self.tell)(Event::Note(format!(
-                "interrupted in the warm-up with {unanswered} requests that the storage has not answered; is the server still \
-                 running?"
-            )));
-        }
-        // A repeat that was cut short replaces nothing.
-        let is_better = cut_short.is_none() || self.points.len() < number as usize;
-        if !measured.is_zero() && is_better {
-            (self.tell)(Event::LevelDone(Box::new(point.clone())));
-            place(&mut self.points, number, point);
-            self.machine.insert(number, machine);
-            if let Some(raw) = &mut self.raw {
-                let written = raw.write(number);
-                kept = self.together("writing raw samples", written, None).1;
-            }
-        }
-        match cut_short {
-            Some(CutShort::Gone(error)) => Err(error),
-            Some(CutShort::Stopped) => Err(FstressError::Interrupted),
-            None => kept,
-        }
     }
 
     /// Files of this rank while the whole has `rate`.
@@ -650,7 +337,7 @@ impl Session<'_> {
         }
     }
 
-    /// Continues once all ranks have done `step` without error.
+    /// Goes on when all ranks have done `step`, and well.
     fn together(
         &mut self,
         step: &str,
@@ -718,57 +405,6 @@ impl Session<'_> {
     }
 }
 
-/// Puts a level in its place, also of one measured before.
-pub(crate) fn place(points: &mut Vec<LoadPoint>, number: u32, point: LoadPoint) {
-    match points.get_mut((number as usize).saturating_sub(1)) {
-        Some(before) => *before = point,
-        None => points.push(point),
-    }
-}
-
 fn work(grew: bool, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) -> Work {
     Work { grew, wall_s, user_s: cpu.user.as_secs_f64(), sys_s: cpu.sys.as_secs_f64(), items, bytes }
-}
-
-/// What [`metrics`] emits, by order of interest.
-pub const METRICS: &[MetricDeclaration] = &[
-    MetricDeclaration::rate("within_bound_per_sec", "Highest within bound"),
-    MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers(),
-    MetricDeclaration::rate("held_per_sec", "Highest rate held").answers(),
-    MetricDeclaration::rate("peak_per_sec", "Peak rate").answers(),
-    MetricDeclaration::micros("overall_response_us", "Overall response time"),
-    MACHINE_METRICS[0],
-    MACHINE_METRICS[1],
-    MACHINE_METRICS[2],
-    MACHINE_METRICS[3],
-    MACHINE_METRICS[4],
-];
-
-pub(crate) fn metrics(points: &[LoadPoint], machine: &MachineLog, load: &Load) -> BTreeMap<String, f64> {
-    let mut metrics = machine.metrics();
-    let mut put = |name: &str, value: Option<f64>| {
-        if let Some(value) = value {
-            metrics.insert(name.to_owned(), value);
-        }
-    };
-    let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
-    let any_failed = points.iter().any(judge::was_failed_by_storage);
-    let held = most(
-        &mut points.iter().filter(|point| judge::is_answer(point)).filter_map(|point| point.offered_per_sec),
-    );
-    // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
-    put("saturation_per_sec", held.filter(|_| any_failed));
-    // A search under a bound stops before saturation and says its own answer.
-    put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
-    if let Load::FindMax { bound, .. } = load {
-        let within = |point: &&LoadPoint| judge::is_answer(point) && judge::is_within(point, bound);
-        put(
-            "within_bound_per_sec",
-            most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
-        );
-    }
-    let whole = |point: &&LoadPoint| !judge::was_spoilt_by_others(point) && !judge::was_interrupted(point);
-    put("peak_per_sec", most(&mut points.iter().filter(whole).map(|point| point.achieved_per_sec)));
-    put("overall_response_us", judge::overall_response_time_us(points));
-    metrics
 }

@@ -44,8 +44,8 @@ const LONGER: &[(&str, &str, &str)] = &[
         "one step of a level after the other; to be split with the common open loop",
     ),
     (
-        "crates/fstress/src/run.rs",
-        "point",
+        "crates/fstress/src/run/level.rs",
+        "measure",
         "one step of a level after the other; to be split with the common open loop",
     ),
     ("crates/fstress/src/workload/parse.rs", "checked", "one check for each setting of a workload"),
