@@ -12,6 +12,7 @@ use harness::series::MEASURED_AGAIN;
 use measure::{MACHINE_DISTURBED, RunRecord};
 
 use super::Around;
+use crate::layout::wrapped;
 use crate::outcome::Run;
 use crate::output::note;
 
@@ -26,7 +27,7 @@ pub fn is_due(run: &Run) -> bool {
 /// Measures again. The first run is kept beside the series; this returns the run that has the place in the series.
 pub(super) fn repeated(first: Run, around: Around<'_>, measure: impl FnOnce() -> anyhow::Result<Run>) -> Run {
     let Around { output, context, .. } = around;
-    note(context, &format!("measured again: {}", disturbance_of(&first.record)));
+    note(context, wrapped("measured again: ", &disturbance_of(&first.record)).trim_end());
     // The process may be killed meanwhile.
     output.keep(context, &first.record);
     let (stays, replaced) = in_place_of(first, measure());
