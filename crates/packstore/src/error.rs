@@ -155,6 +155,16 @@ impl From<DiskError> for StoreError {
 }
 
 impl StoreError {
+    /// Whether another read of the same object would fail in the same way: its bytes are wrong, or the device cannot return them. A
+    /// lack of memory or descriptors passes.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Disk(error) => error.source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()),
+            _ => false,
+        }
+    }
+
     pub(crate) fn thread(name: &str, error: &io::Error) -> Self {
         Self::Thread { name: name.to_owned(), why: error.to_string() }
     }
@@ -176,6 +186,20 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
+
+    #[test]
+    fn damage_and_a_failing_device_last_and_a_lack_of_memory_or_descriptors_passes() {
+        use rustix::io::Errno;
+        let failed = |errno: Errno| {
+            let (place, name) = ("/store".to_owned(), "00000000.body".to_owned());
+            StoreError::from(DiskError { place, name, operation: "read", source: errno.into() })
+        };
+        assert!(failed(Errno::IO).is_lasting());
+        assert!(
+            [Errno::NOMEM, Errno::MFILE, Errno::NFILE].into_iter().all(|errno| !failed(errno).is_lasting())
+        );
+        assert!(!StoreError::Busy.is_lasting());
+    }
 
     #[test]
     fn an_error_of_the_disk_tells_its_cause_once() {

@@ -16,10 +16,12 @@
 
 mod head;
 mod lookup;
+mod stored_body;
 mod writers;
 
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
-pub use lookup::{LookupResult, LookupStep, StoredBody, StoredReply, Version};
+pub use lookup::{LookupResult, LookupStep, StoredReply, Version};
+pub use stored_body::{LongBody, StoredBody};
 pub use writers::{Applied, NewHead, Precondition, StillWanted, StoreWriters, StreamingPut, WriteReceipt};
 
 use std::sync::Arc;

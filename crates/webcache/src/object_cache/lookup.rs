@@ -7,15 +7,13 @@
 //! Always holds: an unreadable object is deleted and counts as missing. One look-up reads at most
 //! [`super::head::NAME_SETS_MAX`] variants.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::HeaderMap;
 use http_cache_rules::key::CacheKey;
 use http_cache_rules::{Meta, vary};
 use packstore::{Begun, Object, Reading, StoreError};
 
-use super::{ObjectCache, StoredHead, VariantList, head, object_key, variant_key};
+use super::{ObjectCache, StoredBody, StoredHead, VariantList, head, object_key, variant_key};
 
 /// What the store has for a request.
 pub enum LookupResult {
@@ -25,33 +23,6 @@ pub enum LookupResult {
     OtherVariants,
     /// This reply.
     Reply(Box<StoredReply>),
-}
-
-/// The body of a stored reply. Its bytes do not change, whatever happens to the URI.
-#[derive(Clone, Debug)]
-pub enum StoredBody {
-    /// The bytes, in memory.
-    Whole(Bytes),
-    /// An object that is too long to be read at once.
-    Pieces(Arc<Object>),
-}
-
-impl StoredBody {
-    pub(super) fn of(object: Object) -> Self {
-        match object.into_shared() {
-            // The memory tier shares its own buffer where it has one: nothing is copied.
-            Ok(body) => Self::Whole(Bytes::from_owner(body)),
-            Err(object) => Self::Pieces(Arc::from(object)),
-        }
-    }
-
-    /// Length in bytes.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Whole(bytes) => bytes.len() as u64,
-            Self::Pieces(object) => object.length(),
-        }
-    }
 }
 
 /// Identifies one of the objects that were stored at a key one after the other.
@@ -247,7 +218,7 @@ impl ObjectCache {
                 return None;
             }
         };
-        match open(object, name, generation) {
+        match self.open(key, object, name, generation) {
             Ok(found) => Some(found),
             Err((_, name)) => {
                 self.writers.remove_unreadable(key, &name);
@@ -255,34 +226,36 @@ impl ObjectCache {
             }
         }
     }
+
+    fn open(
+        &self,
+        key: &CacheKey,
+        object: Object,
+        name: Vec<u8>,
+        generation: Option<u64>,
+    ) -> Result<Decoded, (head::HeadError, Vec<u8>)> {
+        let stat = *object.stat();
+        let read = StoredHead::read(object.meta()).and_then(|head| match head {
+            StoredHead::Variants(list) => Ok(Err(list)),
+            StoredHead::Reply { facts, fields } => {
+                head::facts(&object.meta()[facts.clone()], stat.length)?;
+                Ok(Ok((facts, fields)))
+            }
+        });
+        let (place, fields) = match read {
+            Ok(Ok(ranges)) => ranges,
+            Ok(Err(list)) => return Ok(Decoded::Variants(list)),
+            Err(error) => return Err((error, name)),
+        };
+        let record = Bytes::copy_from_slice(object.meta());
+        let facts = ReplyFacts { record, place, body_bytes: stat.length };
+        let version = Version { name, sequence: stat.sequence, generation };
+        let body = StoredBody::of(object, || Some(self.writers.removal_of(key, &version)));
+        Ok(Decoded::Reply(Box::new(StoredReply { facts, fields, version, body })))
+    }
 }
 
 enum Decoded {
     Reply(Box<StoredReply>),
     Variants(VariantList),
-}
-
-fn open(
-    object: Object,
-    name: Vec<u8>,
-    generation: Option<u64>,
-) -> Result<Decoded, (head::HeadError, Vec<u8>)> {
-    let stat = *object.stat();
-    let read = StoredHead::read(object.meta()).and_then(|head| match head {
-        StoredHead::Variants(list) => Ok(Err(list)),
-        StoredHead::Reply { facts, fields } => {
-            head::facts(&object.meta()[facts.clone()], stat.length)?;
-            Ok(Ok((facts, fields)))
-        }
-    });
-    let (place, fields) = match read {
-        Ok(Ok(ranges)) => ranges,
-        Ok(Err(list)) => return Ok(Decoded::Variants(list)),
-        Err(error) => return Err((error, name)),
-    };
-    let record = Bytes::copy_from_slice(object.meta());
-    let facts = ReplyFacts { record, place, body_bytes: stat.length };
-    let version = Version { name, sequence: stat.sequence, generation };
-    let body = StoredBody::of(object);
-    Ok(Decoded::Reply(Box::new(StoredReply { facts, fields, version, body })))
 }

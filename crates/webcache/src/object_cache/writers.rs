@@ -18,10 +18,12 @@ mod backlog;
 mod job;
 mod mutations;
 mod queue;
+mod unreadable;
 mod writer;
 mod writing;
 
 pub use job::{Applied, NewHead, Precondition, StillWanted, WriteReceipt};
+pub(super) use unreadable::UnreadableRemoval;
 pub use writing::StreamingPut;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -163,7 +165,13 @@ impl StoreWriters {
     /// Removes one unreadable object of a URI.
     pub(super) fn remove_unreadable(&self, key: &CacheKey, name: &[u8]) {
         let (queue, number) = self.queue(key);
-        queue.enqueue(number, Job::RemoveUnreadable { name: name.to_vec() });
+        queue.enqueue(number, Job::RemoveUnreadable { name: name.to_vec(), sequence: None, done: None });
+    }
+
+    /// Removes this version of a URI once it proves unreadable.
+    pub(super) fn removal_of(&self, key: &CacheKey, version: &Version) -> UnreadableRemoval {
+        let (queue, number) = self.queue(key);
+        UnreadableRemoval::new(queue, number, version)
     }
 
     pub(super) fn stop(&self) {

@@ -491,7 +491,7 @@ impl RequestHandler {
                     }
                 }
                 // The body is copied in the background; until then requests revalidate the old head.
-                StoredBody::Pieces(_) => drop(writers.replace_head(head, over)),
+                StoredBody::Long(_) => drop(writers.replace_head(head, over)),
             }
         }
         facts_bytes

@@ -1,5 +1,6 @@
 //! What is served from files of a real file system, which loops read without waiting where the kernel lets them.
 
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,6 +119,60 @@ fn a_reply_damaged_in_its_file_is_fetched_anew() {
         assert!(!got.is_hit() && got.body == body_of(&format!("/{number}")), "{number}");
     }
     assert_eq!(origin.seen().len(), 3);
+}
+
+/// Symptom: a long stored reply that was damaged behind its first piece broke off at each request until it expired. Cause: only the
+/// look-up removed what is damaged, and it reads no pieces. Fix: the read that meets the damage removes the reply.
+#[test]
+fn a_long_reply_damaged_in_a_later_piece_breaks_off_once_and_is_fetched_again() {
+    // No part of a body is like another part of it, or of the other body.
+    let byte = |at: u32| (at.wrapping_mul(at).wrapping_mul(0x9E37_79B1) >> 24) as u8;
+    let body = move |path: &str| {
+        let first = path.len() as u32 * 1_000_000;
+        (first..first + 900_000).map(byte).collect::<Vec<u8>>()
+    };
+    let origin = Origin::new(move |seen, _| reply("Cache-Control: max-age=600\r\n", body(&seen.target)));
+    let directory = tempfile::tempdir().unwrap();
+    let proxy = Proxy::on(store_in(directory.path()), origin.address, "");
+    for path in ["/1", "/22"] {
+        assert!(!proxy.get(path).is_hit());
+    }
+    proxy.settled();
+    let store = proxy.stop();
+    store.flush().unwrap();
+    origin.forget();
+    flip_a_bit_of(directory.path(), &body("/1")[600_000..600_064]);
+    let proxy = Proxy::on(store, origin.address, "");
+    let damaged = proxy.get("/1");
+    assert!(damaged.is_hit() && !damaged.whole, "{} bytes", damaged.body.len());
+    assert!(body("/1").starts_with(&damaged.body), "no byte that is wrong");
+    let fetched = proxy.get("/1");
+    assert!(!fetched.is_hit() && fetched.whole && fetched.body == body("/1"));
+    proxy.settled();
+    for path in ["/1", "/22"] {
+        let got = proxy.get(path);
+        assert!(got.is_hit() && got.whole && got.body == body(path), "{path}");
+    }
+    assert_eq!(origin.seen().len(), 1, "once, and the other reply is untouched");
+}
+
+/// Flips a bit of these bytes, which are at one place in the data files.
+fn flip_a_bit_of(directory: &Path, sought: &[u8]) {
+    let mut flipped = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|end| end != "body") {
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        let places = bytes.windows(sought.len()).enumerate().filter(|(_, bytes)| *bytes == sought);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for (at, there) in places {
+            file.write_at(&[there[0] ^ 1], at as u64).unwrap();
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
 }
 
 #[test]

@@ -103,6 +103,9 @@ pub(super) enum Job {
     },
     RemoveUnreadable {
         name: Vec<u8>,
+        /// Only this version; `None`: whichever is stored.
+        sequence: Option<u64>,
+        done: Option<ReceiptSender>,
     },
     Stop,
 }

@@ -169,8 +169,17 @@ impl StoreMutations {
         Ok(self.store.delete_through(&name)?.then_some(Applied { body: None, findable: true }))
     }
 
-    /// Deletes an unreadable object.
-    pub(super) fn remove_unreadable(&self, name: &[u8]) -> Result<Option<Applied>, StoreError> {
+    /// Deletes an unreadable object, unless it is no longer this version.
+    pub(super) fn remove_unreadable(
+        &self,
+        name: &[u8],
+        sequence: Option<u64>,
+    ) -> Result<Option<Applied>, StoreError> {
+        if let (Some(sequence), Ok(Some(stat))) = (sequence, self.store.stat(name))
+            && stat.sequence != sequence
+        {
+            return Ok(None);
+        }
         self.store.delete_deferred(name).map(|_| None)
     }
 
@@ -230,7 +239,10 @@ impl StoreMutations {
     fn applied(&self, target: &[u8], meta: &[u8], return_body: bool) -> Applied {
         let object = if return_body { self.store.get(target).ok().flatten() } else { None };
         // Compare heads: if the store refused the new object, the old one is still there.
-        Applied { body: object.filter(|object| object.meta() == meta).map(StoredBody::of), findable: true }
+        Applied {
+            body: object.filter(|object| object.meta() == meta).map(|object| StoredBody::of(object, || None)),
+            findable: true,
+        }
     }
 
     /// Deletes the name again: an open object stays readable without it.

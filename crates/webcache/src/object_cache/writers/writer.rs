@@ -60,7 +60,9 @@ impl<'a> StoreWriter<'a> {
             Job::End { id, commit, return_body, done } => (Some(done), self.end(id, commit, return_body)),
             Job::ReplaceHead { head, over, done } => (Some(done), self.mutations.replace_head(&head, &over)),
             Job::Remove { key, done } => (Some(done), self.mutations.remove(&key)),
-            Job::RemoveUnreadable { name } => (None, self.mutations.remove_unreadable(&name)),
+            Job::RemoveUnreadable { name, sequence, done } => {
+                (done, self.mutations.remove_unreadable(&name, sequence))
+            }
             Job::Stop => return None,
         })
     }

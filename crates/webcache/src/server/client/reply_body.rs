@@ -22,11 +22,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_cache_rules::forwarding;
-use packstore::Object;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use crate::object_cache::StoredBody;
+use crate::object_cache::{LongBody, StoredBody};
 use crate::server::client::access_entry::AccessEntry;
 use crate::server::fetch::streaming_reply::{Piece, Reader};
 use crate::server::upstream::connection::ArrivingBody;
@@ -38,7 +37,7 @@ type Read = JoinHandle<io::Result<Bytes>>;
 
 /// A long body in the store.
 pub struct Pieces {
-    object: Arc<Object>,
+    body: Arc<LongBody>,
     at: u64,
     end: u64,
     read: Option<Read>,
@@ -218,7 +217,7 @@ impl Source {
     fn stored(body: StoredBody, from: u64, end: u64) -> Self {
         match body {
             StoredBody::Whole(bytes) => Self::Whole(bytes.slice(from as usize..end as usize)),
-            StoredBody::Pieces(object) => Self::Pieces(Pieces { object, at: from, end, read: None }),
+            StoredBody::Long(body) => Self::Pieces(Pieces { body, at: from, end, read: None }),
         }
     }
 
@@ -322,13 +321,12 @@ impl Pieces {
         if self.at >= self.end {
             return Poll::Ready(None);
         }
-        let (at, end, object) = (self.at, self.end, &self.object);
+        let (at, end, body) = (self.at, self.end, &self.body);
         let read = self.read.get_or_insert_with(|| {
-            let (object, bytes) = (Arc::clone(object), (end - at).min(PIECE_BYTES) as usize);
+            let (body, bytes) = (Arc::clone(body), (end - at).min(PIECE_BYTES) as usize);
             tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; bytes];
-                let read = object.read_range(at, &mut piece).map_err(io::Error::other)?;
-                if read == bytes { Ok(piece.into()) } else { Err(cut()) }
+                let piece = body.read(at, bytes)?;
+                if piece.len() == bytes { Ok(piece) } else { Err(cut()) }
             })
         });
         let done = ready!(Pin::new(read).poll(cx));
