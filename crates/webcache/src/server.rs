@@ -42,6 +42,7 @@ pub(crate) use answer::handler::purge;
 pub use bans::Banned;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use bans::Bans;
+pub(crate) use bans::StoredAt;
 pub use client::parsed_request::Side;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use client::reply_body::ReplyBody;
@@ -135,7 +136,8 @@ impl Server {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
         let usage = store.usage();
-        let bans = bans::Bans::read(file, !usage.ready || usage.objects > 0, now())
+        let before = usage.ready.then(|| store.next_sequence());
+        let bans = bans::Bans::read(file, !usage.ready || usage.objects > 0, now(), before)
             .map_err(|source| WebcacheError::Bans { file: named, source })?;
         let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())?;
         let own: Arc<[SocketAddr]> =
@@ -261,7 +263,10 @@ impl Server {
 /// # Errors
 /// When the ban cannot be written to its file.
 pub fn ban(shared: &Shared, banned: Banned, at: WallSeconds) -> io::Result<()> {
-    shared.bans.add(banned, at)
+    let store = shared.object_cache.store();
+    // While the store does not know yet what it holds it has no number, and takes nothing: the time decides.
+    let before = if store.usage().ready { store.next_sequence() } else { 0 };
+    shared.bans.add(banned, at, before)
 }
 
 /// A name that no other proxy has, so that another proxy with the same default name does not look like a loop.

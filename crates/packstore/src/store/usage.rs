@@ -71,6 +71,12 @@ pub struct VolumeState {
 }
 
 impl Store {
+    /// The number ([`crate::Stat::sequence`]) of the next change: whatever is stored now has a lower one. It is known once the store is
+    /// ready.
+    pub fn next_sequence(&self) -> u64 {
+        self.objects.queue.sequence()
+    }
+
     /// Figures of the store.
     pub fn usage(&self) -> Usage {
         let objects = &self.objects;

@@ -10,7 +10,7 @@ use toml::Table;
 
 use crate::config::{self, Config};
 use crate::server::client::parsed_request::{ParsedRequest, Route, allowed_host};
-use crate::server::{Banned, Bans, Side};
+use crate::server::{Banned, Bans, Side, StoredAt};
 
 thread_local! {
     static CONFIG: Config = config::read(
@@ -73,8 +73,9 @@ fn begins_as_its_prefixes(target: &str, key: &CacheKey) {
     }
     let bans = Bans::parse("").expect("no file");
     let at = http_cache_rules::WallSeconds(100);
-    bans.add(Banned::Prefix(target.to_owned()), at).expect("no file");
-    assert!(bans.covers(key.as_str(), at, || None), "{target} does not ban itself");
+    bans.add(Banned::Prefix(target.to_owned()), at, 0).expect("no file");
+    let stored = StoredAt { time: at, sequence: 1 };
+    assert!(bans.covers(key.as_str(), stored, || None), "{target} does not ban itself");
 }
 
 /// As forward proxies are asked.

@@ -34,6 +34,13 @@ pub struct Version {
     pub(super) generation: Option<u64>,
 }
 
+impl Version {
+    /// The store's number of the change that stored it: higher than that of all that was stored before.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
 /// The facts of a stored reply, in the bytes that the store returned.
 #[derive(Clone)]
 pub struct ReplyFacts {

@@ -476,7 +476,7 @@ impl RequestHandler {
         forwarding::add_date(fields, answer.answered_at);
         let shared = &self.worker().shared;
         let banned =
-            shared.bans.covers(self.parsed().key.as_str(), answer.requested_at, || Some(fields.clone()));
+            shared.bans.covers_since(self.bans_seen(), self.parsed().key.as_str(), || Some(fields.clone()));
         if !banned && let Some(meta) = encode_reply(&facts_bytes, &fields.iter().collect::<Vec<_>>()) {
             let writers = shared.object_cache.writers();
             let (key, facts, expires_s) = (self.parsed().key.clone(), facts_bytes.clone(), expires_s(&facts));
@@ -565,12 +565,12 @@ impl RequestHandler {
         if answer.of_sibling {
             cache_status.detail = Some("sibling");
         }
-        let UpstreamReply { reply, requested_at, answered_at, completed_part, .. } = answer;
+        let UpstreamReply { reply, answered_at, completed_part, .. } = answer;
         let (parts, body) = reply.into_parts();
         let mut headers = parts.headers;
         forwarding::add_date(&mut headers, answered_at);
         let store = storage_decision.store.filter(|_| self.is_admitted());
-        let plan = store.and_then(|facts| self.plan(facts, &headers, requested_at));
+        let plan = store.and_then(|facts| self.plan(facts, &headers));
         forwarding::strip_hop_by_hop(&mut headers);
         let page = self.page(status, &headers);
         // The range the client asked for, when that is not all of the body.
@@ -598,14 +598,14 @@ impl RequestHandler {
         };
         let streaming = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.streaming));
         let stored_head = Arc::clone(&plan.head);
-        let head = SharedHead { status, stored: stored_head, announced: plan.announced, requested_at };
+        let (announced, bans_seen) = (plan.announced, plan.bans_seen);
+        let head = SharedHead { status, stored: stored_head, announced, bans_seen };
         let unchanged = stored.is_some()
             && Meta::from_bytes(&plan.head.facts).is_ok_and(|meta| {
                 conditional::evaluate(&self.parsed().headers, &meta, now()) == Conditions::NotModified
             });
         streaming.publish(FetchResult::Shared(Arc::new(head)));
         let reader = (!unchanged).then(|| streaming.own_reader());
-        let announced = plan.announced;
         let shared = Arc::clone(&streaming);
         body_relay::start(
             self.worker(),
@@ -634,7 +634,7 @@ impl RequestHandler {
     }
 
     /// How to store a reply; `None` when it is too long. The reply has a Date.
-    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<StoragePlan> {
+    fn plan(&self, facts: StoredFacts, reply: &HeaderMap) -> Option<StoragePlan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
         if announced.is_some_and(|bytes| bytes > self.config().cache.object_max_bytes) {
             return None;
@@ -646,7 +646,8 @@ impl RequestHandler {
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
         let (key, expires_s) = (self.parsed().key.clone(), expires_s(&facts));
         let head = Arc::new(NewHead { key, meta, facts: facts_bytes, expires_s });
-        Some(StoragePlan { head, facts, epoch: self.epoch(), requested_at, strong, announced })
+        let (epoch, bans_seen) = (self.epoch(), self.bans_seen());
+        Some(StoragePlan { head, facts, epoch, bans_seen, strong, announced })
     }
 
     fn is_admitted(&self) -> bool {

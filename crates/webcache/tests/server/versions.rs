@@ -171,6 +171,29 @@ fn what_was_asked_for_before_a_purge_or_ban_is_not_stored_after_it_though_nobody
     assert!(is_stored_after(plain, banned(Banned::Tag("blue".to_owned()))));
 }
 
+/// Symptom: what was banned was still a hit when the clock had been set back by two seconds or more before the ban. Cause: the time
+/// of the ban was compared with the time of storing.
+#[test]
+fn a_ban_counts_for_all_that_was_stored_before_it_though_the_clock_was_set_back() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=600\r\nCache-Tag: red\r\n", "hello"));
+    let proxy = Proxy::new(&origin);
+    for banned in [Banned::Tag("red".to_owned()), Banned::Prefix("http://site/".to_owned())] {
+        proxy.get("/a");
+        proxy.settled();
+        assert!(proxy.get("/a").is_hit(), "{banned:?}");
+        let an_hour_ago = WallSeconds(now().0 - 3600);
+        ban(proxy.server().shared(), banned.clone(), an_hour_ago).unwrap();
+        assert!(!proxy.get("/a").is_hit(), "{banned:?}");
+        proxy.settled();
+        assert!(proxy.get("/a").is_hit(), "{banned:?}: stored after it");
+    }
+    let banned = |proxy: &Proxy| {
+        let an_hour_ago = WallSeconds(now().0 - 3600);
+        ban(proxy.server().shared(), Banned::Prefix("http://site/".to_owned()), an_hour_ago).unwrap();
+    };
+    assert!(!is_stored_after("Cache-Control: max-age=60\r\n", banned), "its fetch began before the ban");
+}
+
 #[test]
 fn a_head_does_not_bring_back_what_is_banned() {
     let origin = Origin::new(|seen, _| {

@@ -32,6 +32,7 @@ use http_cache_rules::{Meta, forwarding};
 use hyper::upgrade::OnUpgrade;
 
 use crate::object_cache::{LookupResult, LookupStep, StoredReply};
+use crate::server::StoredAt;
 use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::stored::Served;
 use crate::server::client::reply_body::ReplyBody;
@@ -177,8 +178,8 @@ impl RequestHandler {
     }
 
     fn is_banned(&self, reply: &StoredReply) -> bool {
-        let stored_at = reply.meta().facts.stored_at;
-        self.worker().shared.bans.covers(self.parsed().key.as_str(), stored_at, || reply.fields().ok())
+        let bans = &self.worker().shared.bans;
+        bans.covers(self.parsed().key.as_str(), StoredAt::of(reply), || reply.fields().ok())
     }
 
     fn decide(&self, found: &Lookup) -> Action {
@@ -316,7 +317,7 @@ impl RequestHandler {
         why: ForwardReason,
     ) -> Option<Response<ReplyBody>> {
         let bans = &self.worker().shared.bans;
-        if bans.covers(self.parsed().key.as_str(), head.requested_at, || head.stored.fields()) {
+        if bans.covers_since(head.bans_seen, self.parsed().key.as_str(), || head.stored.fields()) {
             return None;
         }
         let (reader, meta) = (streaming.reader()?, Meta::from_bytes(&head.stored.facts).ok()?);

@@ -66,6 +66,8 @@ pub struct RequestHandler {
     request_id: u64,
     /// The URI's epoch when the fetch began.
     epoch: Epoch,
+    /// How many bans there were then.
+    bans_seen: u64,
     access_entry: Option<AccessEntry>,
     /// This is a prefetch.
     ahead: bool,
@@ -119,7 +121,7 @@ pub async fn answer(
             "this request has already passed through this proxy: give each proxy its own name (proxy.name)";
         return Ok(refuse(access_entry, Rejection::new(StatusCode::LOOP_DETECTED, why)));
     }
-    let epoch = worker.shared.collapse_table.epoch(&parsed.key);
+    let (epoch, bans_seen) = (worker.shared.collapse_table.epoch(&parsed.key), worker.shared.bans.seen());
     let has_body = !body.is_end_stream();
     let mut handler = RequestHandler {
         worker,
@@ -129,6 +131,7 @@ pub async fn answer(
         side: client.side,
         request_id,
         epoch,
+        bans_seen,
         access_entry: Some(access_entry),
         ahead: false,
         has_body,
@@ -200,6 +203,7 @@ impl RequestHandler {
             side: self.side,
             request_id: self.worker.request_id(),
             epoch: self.epoch,
+            bans_seen: self.bans_seen,
             access_entry: None,
             ahead: false,
             has_body: false,
@@ -216,6 +220,7 @@ impl RequestHandler {
         side: Side,
     ) -> Self {
         let (request_id, epoch) = (worker.request_id(), worker.shared.collapse_table.epoch(&parsed.key));
+        let bans_seen = worker.shared.bans.seen();
         Self {
             worker,
             config,
@@ -224,6 +229,7 @@ impl RequestHandler {
             side,
             request_id,
             epoch,
+            bans_seen,
             access_entry: None,
             ahead: true,
             has_body: false,
@@ -291,8 +297,14 @@ impl RequestHandler {
         self.epoch
     }
 
-    /// Notes that a fetch begins: from now on an invalidation of the URI applies to its reply.
+    /// How many bans there were when the fetch began.
+    pub(in crate::server) fn bans_seen(&self) -> u64 {
+        self.bans_seen
+    }
+
+    /// Notes that a fetch begins: from now on an invalidation of the URI and a ban apply to its reply.
     pub(in crate::server) fn note_epoch(&mut self) {
+        self.bans_seen = self.worker.shared.bans.seen();
         self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
     }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
+use http_cache_rules::StoredFacts;
 use http_cache_rules::storing::{self, BodyEnd};
-use http_cache_rules::{StoredFacts, WallSeconds};
 
 use crate::config::Config;
 use crate::object_cache::{NewHead, Precondition, StillWanted, StreamingPut};
@@ -44,8 +44,8 @@ pub struct StoragePlan {
     pub facts: StoredFacts,
     /// The URI's epoch when the fetch began.
     pub epoch: Epoch,
-    /// When the fetch began: later bans apply to the reply.
-    pub requested_at: WallSeconds,
+    /// How many bans there were when the fetch began: later ones apply to the reply.
+    pub bans_seen: u64,
     /// Whether it has a strong validator, so that a part of it can be completed later.
     pub strong: bool,
     /// Length of the body, if announced.
@@ -214,7 +214,7 @@ impl BodyRelay {
         let (shared, plan) = (&self.worker.shared, &self.plan);
         self.streaming.is_invalidated()
             || !shared.collapse_table.is_current(plan.epoch)
-            || shared.bans.covers(plan.head.key.as_str(), plan.requested_at, || plan.head.fields())
+            || shared.bans.covers_since(plan.bans_seen, plan.head.key.as_str(), || plan.head.fields())
     }
 
     async fn end(mut self, cleanly: bool) {

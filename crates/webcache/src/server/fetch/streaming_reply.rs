@@ -21,7 +21,6 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_cache_rules::WallSeconds;
 use http_cache_rules::reuse::Failure;
 
 use crate::object_cache::{NewHead, StoredBody};
@@ -35,8 +34,8 @@ pub struct SharedHead {
     pub stored: Arc<NewHead>,
     /// Content-Length, if the reply has one.
     pub announced: Option<u64>,
-    /// When the request was sent upstream: later bans apply to the reply.
-    pub requested_at: WallSeconds,
+    /// How many bans there were when the fetch began: later ones apply to the reply.
+    pub bans_seen: u64,
 }
 
 /// The result for the requests that wait for this fetch.
@@ -425,7 +424,7 @@ mod tests {
             status: StatusCode::OK,
             stored: Arc::new(NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 }),
             announced: None,
-            requested_at: WallSeconds(0),
+            bans_seen: 0,
         };
         streaming.publish(FetchResult::Shared(Arc::new(head)));
         streaming

@@ -22,6 +22,7 @@ use http_cache_rules::key::CacheKey;
 use crate::config::{Config, Upstream};
 use crate::icp::{self, Answer, Message};
 use crate::object_cache::LookupResult;
+use crate::server::StoredAt;
 use crate::server::client::parsed_request::{allowed_host, allowed_method};
 use crate::server::counters::Counters;
 use crate::server::worker::{Shared, Stage, now};
@@ -111,7 +112,7 @@ impl IcpServer {
                 LookupResult::OtherVariants => {}
                 LookupResult::Reply(reply) => {
                     let meta = reply.meta();
-                    let stored_at = meta.facts.stored_at;
+                    let stored_at = StoredAt::of(&reply);
                     let banned = self.shared.bans.covers(key.as_str(), stored_at, || reply.fields().ok());
                     if !banned && icp::is_offered(Some(&meta.facts), &config.policy, now()) {
                         return true;
