@@ -28,8 +28,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::UPGRADE;
-use http::{Response, StatusCode};
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, UPGRADE};
+use http::{Method, Response, StatusCode};
 use http_cache_rules::framing::{self, Violation};
 use hyper::body::Incoming;
 use rustls::pki_types::ServerName;
@@ -98,6 +98,12 @@ pub enum UpstreamError {
     /// It switched to another protocol, which the request did not ask for.
     #[error("{authority} switched protocols without being asked to")]
     Switched {
+        /// Who.
+        authority: String,
+    },
+    /// 304 says that what the requester holds is valid, and the request named nothing that it holds (RFC 9110 section 15.4.5).
+    #[error("{authority} sent 304 (Not Modified) to a request without a condition")]
+    NotModified {
         /// Who.
         authority: String,
     },
@@ -283,12 +289,14 @@ impl Pool {
         };
         // Requests of clients lose this field: it is present only when the proxy itself asks for a switch.
         let may_switch = head.headers.contains_key(UPGRADE);
+        let may_be_unmodified = !matches!(head.method, Method::GET | Method::HEAD)
+            || [IF_NONE_MATCH, IF_MODIFIED_SINCE].iter().any(|name| head.headers.contains_key(name));
         // A request that cannot be repeated uses a connection that was active a moment ago, or a new one: an idle connection may have been
         // closed already.
         let age_max =
             if repeatable { config.upstream.idle_time } else { config.upstream.idle_time.min(RECENT_USE) };
         let arriving = |mut reply: Response<Incoming>, connection| {
-            check(upstream, &mut reply, may_switch)?;
+            check(upstream, &mut reply, may_switch, may_be_unmodified)?;
             Ok(reply
                 .map(|body| ArrivingBody::new(body, connection, self, upstream, config.upstream_idle_max())))
         };
@@ -511,8 +519,16 @@ impl Pool {
     }
 }
 
-fn check(upstream: &Upstream, reply: &mut Response<Incoming>, may_switch: bool) -> Result<(), UpstreamError> {
+fn check(
+    upstream: &Upstream,
+    reply: &mut Response<Incoming>,
+    may_switch: bool,
+    may_be_unmodified: bool,
+) -> Result<(), UpstreamError> {
     let status = reply.status();
+    if status == StatusCode::NOT_MODIFIED && !may_be_unmodified {
+        return Err(UpstreamError::NotModified { authority: upstream.authority() });
+    }
     if status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
         return Err(UpstreamError::Switched { authority: upstream.authority() });
     }
