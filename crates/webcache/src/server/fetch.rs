@@ -7,39 +7,35 @@
 //! reply that may be stored ──────────> StreamingReply and body relay      any other ─> passed on as it arrives
 //! ```
 //!
-//! Always holds: a reply is judged by its fields as received. Invalidation takes effect before the client sees the reply. A 304
-//! updates the very object whose validators were sent, or none. Proxy-Authorization is sent to proxies only.
+//! Always holds: a reply is judged by its fields as received. Invalidation takes effect before the client sees the reply.
+//! Not here: the upstreams and the attempts (`sending`), what a 304 changes (`updating`).
 
 pub(super) mod body_relay;
 pub(super) mod collapsing;
 pub(super) mod completing;
+mod sending;
 pub(super) mod streaming_reply;
+mod updating;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
-    RANGE, TRANSFER_ENCODING,
-};
-use http::uri::PathAndQuery;
-use http::{Method, Response, StatusCode, Uri};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http::{Method, Response, StatusCode};
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::conditional::{self, Outcome as Conditions};
 use http_cache_rules::forwarding;
 use http_cache_rules::response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};
 use http_cache_rules::reuse::{Failure, ForwardReason};
-use http_cache_rules::update::{self, HeadSays};
-use http_cache_rules::{Exchange, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
+use http_cache_rules::{Exchange, Meta, StoredFacts, facts, invalidation, lists, ranges};
 
-use crate::config::{Admission, Choice, ForwardedFor, Upstream};
-use crate::object_cache::{NewHead, Precondition, StoredBody, StoredReply, encode_reply};
-use crate::server::answer::driver::{LookUpAt, Lookup};
-use crate::server::answer::handler::{At, RequestHandler, received};
-use crate::server::answer::reply::{X_REQUEST_ID, hexadecimal, plain};
+use crate::config::Admission;
+use crate::object_cache::{NewHead, StoredReply, encode_reply};
+use crate::server::answer::handler::{At, RequestHandler};
+use crate::server::answer::reply::plain;
 use crate::server::answer::stored::Served;
-use crate::server::client::parsed_request::{Route, Side};
+use crate::server::client::parsed_request::Side;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
 use crate::server::fetch::body_relay::{RelayInput, StoragePlan, expires_s};
@@ -47,13 +43,10 @@ use crate::server::fetch::collapsing::FetchGuard;
 use crate::server::fetch::completing::CompletedPart;
 use crate::server::fetch::streaming_reply::{FetchResult, SharedHead};
 use crate::server::peers::neighbours::IcpResult;
+use crate::server::upstream::UpstreamError;
 use crate::server::upstream::connection::ArrivingBody;
-use crate::server::upstream::request::{RequestBody, RequestHead};
-use crate::server::upstream::{Attempts, NamedBy, UpstreamError};
+use crate::server::upstream::request::RequestBody;
 use crate::server::worker::now;
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The head of an upstream reply, with the times of request and reply.
 pub(super) struct UpstreamReply {
@@ -254,155 +247,6 @@ impl RequestHandler {
         self.own(reply, outcome)
     }
 
-    /// The request fields to send upstream. Releases the buffer that the client's head was read into.
-    pub(super) fn forwarded_headers(&mut self) -> HeaderMap {
-        self.release_read_buffer();
-        let mut headers = self.parsed().headers.clone();
-        forwarding::strip_hop_by_hop(&mut headers);
-        if matches!(self.parsed().method, Method::OPTIONS | Method::TRACE) {
-            forwarding::count_forwards(&mut headers);
-        }
-        forwarding::add_via(&mut headers, received(self.parsed().version), &self.config().via);
-        let host = match &self.parsed().route {
-            Route::Site(site) => self.config().sites[*site].host.as_ref(),
-            Route::Direct(_) => None,
-        };
-        let host = host
-            .or(self.parsed().target.authority())
-            .map(|authority| HeaderValue::from_str(authority.as_str()));
-        if let Some(Ok(host)) = host {
-            headers.insert(HOST, host);
-        }
-        headers.entry(X_REQUEST_ID).or_insert_with(|| hexadecimal(self.request_id()));
-        if let Side::Reverse { tls } = self.side() {
-            self.forwarded_for(&mut headers);
-            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if tls { "https" } else { "http" }));
-        }
-        headers
-    }
-
-    /// Sets X-Forwarded-For as the operator configured it.
-    fn forwarded_for(&self, headers: &mut HeaderMap) {
-        let how = self.config().reverse.forwarded_for;
-        if matches!(how, ForwardedFor::Replace | ForwardedFor::Remove) {
-            headers.remove(X_FORWARDED_FOR);
-        }
-        if matches!(how, ForwardedFor::Append | ForwardedFor::Replace)
-            && let Ok(client) = HeaderValue::from_str(&self.client().to_canonical().to_string())
-        {
-            headers.append(X_FORWARDED_FOR, client);
-        }
-    }
-
-    /// The upstreams to try, in order; true for those that are used as a proxy.
-    fn candidates(&self, neighbours: &IcpResult) -> Vec<(Upstream, bool)> {
-        let pool = &self.worker().pool;
-        let mut found: Vec<(Upstream, bool)> = match &self.parsed().route {
-            Route::Site(site) => {
-                let origins = &self.config().sites[*site].origins;
-                let first =
-                    if origins.len() > 1 { self.worker().next_origin_index() % origins.len() } else { 0 };
-                let turned = origins[first..].iter().chain(&origins[..first]);
-                turned.map(|origin| (origin.clone(), false)).collect()
-            }
-            Route::Direct(origin) => {
-                let mut parents: Vec<Upstream> =
-                    self.config().parents.iter().map(|parent| parent.upstream.clone()).collect();
-                if self.config().parent_use.choose == Choice::Hash {
-                    crate::server::peers::hashing::order(&mut parents, self.parsed().key.as_str());
-                }
-                let direct = self.config().parent_use.direct || parents.is_empty();
-                let parents = parents.into_iter().map(|parent| (parent, true));
-                let mut all: Vec<_> = parents.chain(direct.then(|| (origin.clone(), false))).collect();
-                if let Some((parent, false)) = &neighbours.hit {
-                    all.sort_by_key(|(upstream, _)| upstream != parent);
-                }
-                // Skip caches that refuse ICP queries, as long as another upstream remains.
-                if all.iter().any(|(upstream, _)| !neighbours.refusing.contains(upstream)) {
-                    all.retain(|(upstream, as_proxy)| !as_proxy || !neighbours.refusing.contains(upstream));
-                }
-                all
-            }
-        };
-        // Try upstreams that failed recently last, but do try them.
-        if found.len() > 1 {
-            found.sort_by_key(|(upstream, _)| !pool.is_up(upstream));
-        }
-        found
-    }
-
-    /// Tries one upstream after the other until one replies.
-    pub(super) async fn send_to_upstreams(
-        &mut self,
-        mut headers: HeaderMap,
-        body: RequestBody,
-        neighbours: &IcpResult,
-    ) -> Result<UpstreamReply, UpstreamError> {
-        if let Some((sibling, true)) = &neighbours.hit
-            && let Some(answer) = Box::pin(self.fetch_from_sibling(sibling, &headers)).await
-        {
-            return Ok(answer);
-        }
-        let repeatable = body.may_be_repeated(&self.parsed().method);
-        let tries = if repeatable { self.config().upstream.retries as usize + 1 } else { 1 };
-        let candidates = self.candidates(neighbours);
-        let (mut body, mut attempts) = (Some(body), Attempts::new());
-        // It is for a proxy that requires it; origins must not see the password.
-        let password = headers.remove(PROXY_AUTHORIZATION);
-        let mut head = RequestHead { method: self.parsed().method.clone(), uri: Uri::default(), headers };
-        let tries = tries.max(if repeatable { candidates.len() } else { 1 });
-        for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
-            head.uri = match as_proxy {
-                true => self.parsed().target.clone(),
-                false if self.parsed().server_wide => Uri::from_static("*"),
-                false => origin_form(&self.parsed().target),
-            };
-            if let Some(password) = &password {
-                if *as_proxy {
-                    head.headers.insert(PROXY_AUTHORIZATION, password.clone());
-                } else {
-                    head.headers.remove(PROXY_AUTHORIZATION);
-                }
-            }
-            if let Some(access_entry) = self.access_entry_mut() {
-                access_entry.set_upstream(&upstream.host, *as_proxy);
-            }
-            let requested_at = now();
-            let body = body.take().unwrap_or(RequestBody::Nothing);
-            let named_by = match self.parsed().route {
-                Route::Direct(_) if !as_proxy => NamedBy::Client,
-                Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
-            };
-            attempts.may_use_idle &= number < candidates.len();
-            let sent = self.worker().pool.send(upstream, named_by, &head, body, self.config(), &mut attempts);
-            match sent.await {
-                Ok(mut reply) => {
-                    if !head.headers.contains_key(RANGE) {
-                        part_to_whole(&mut reply);
-                    }
-                    return Ok(UpstreamReply {
-                        reply,
-                        requested_at,
-                        answered_at: now(),
-                        of_sibling: false,
-                        completed_part: None,
-                    });
-                }
-                Err(error) => {
-                    // An upstream that began a reply has acted on the request: only another one is tried after it.
-                    let may_repeat = !attempts.reply_began || number + 1 < candidates.len();
-                    let can_retry = number + 1 < tries && !error.is_final() && may_repeat;
-                    let outcome = FetchOutcome::NoReply { can_retry };
-                    if self.decide_response(None, Role::StandIn, outcome) != ResponseAction::NextUpstream {
-                        return Err(error);
-                    }
-                    tracing::debug!(%error, "an upstream gave no reply");
-                }
-            }
-        }
-        Err(UpstreamError::Name { host: String::new() })
-    }
-
     /// Serves the stored reply in place of a failed upstream.
     pub(super) fn serve_stale(
         &mut self,
@@ -445,97 +289,6 @@ impl RequestHandler {
             status,
             headers,
         }
-    }
-
-    /// The facts and fields of the stored reply, updated by a 304 or by the reply to a HEAD.
-    fn merge_fields(
-        &self,
-        stored: &StoredReply,
-        answer: &UpstreamReply,
-    ) -> Option<(Result<StoredFacts, Refusal>, HeaderMap)> {
-        let mut fields = stored.fields().ok()?;
-        let mut news = answer.reply.headers().clone();
-        forwarding::strip_hop_by_hop(&mut news);
-        update::merge(&mut fields, &news);
-        let old = stored.meta().facts;
-        let exchange = self.exchange(answer, old.status, &fields);
-        let refreshed = update::refresh(&old, &exchange, &self.config().policy);
-        Some((refreshed, fields))
-    }
-
-    /// Writes the new head of a stored reply unless that was replaced meanwhile. For short bodies it is visible on return.
-    async fn write_update(
-        &self,
-        stored: &StoredReply,
-        facts: StoredFacts,
-        fields: &mut HeaderMap,
-        answer: &UpstreamReply,
-    ) -> Vec<u8> {
-        let facts_bytes = facts::meta_bytes(facts, fields, &self.parsed().headers);
-        forwarding::storable_fields(fields);
-        forwarding::add_date(fields, answer.answered_at);
-        let shared = &self.worker().shared;
-        let banned =
-            shared.bans.covers_since(self.bans_seen(), self.parsed().key.as_str(), || Some(fields.clone()));
-        if !banned && let Some(meta) = encode_reply(&facts_bytes, &fields.iter().collect::<Vec<_>>()) {
-            let writers = shared.object_cache.writers();
-            let (key, facts, expires_s) = (self.parsed().key.clone(), facts_bytes.clone(), expires_s(&facts));
-            let head = Arc::new(NewHead { key, meta, facts, expires_s });
-            let over = stored.version().clone();
-            match &stored.body {
-                StoredBody::Whole(body) => {
-                    if let Some(put) =
-                        writers.put(head, vec![body.clone()], Precondition::Unreplaced(over), false)
-                    {
-                        let _ = put.await;
-                    }
-                }
-                // The body is copied in the background; until then requests revalidate the old head.
-                StoredBody::Long(_) => drop(writers.replace_head(head, over)),
-            }
-        }
-        facts_bytes
-    }
-
-    /// A 304 validated the stored reply: updates and serves it.
-    async fn confirmed(
-        &mut self,
-        stored: Box<StoredReply>,
-        answer: UpstreamReply,
-        why: ForwardReason,
-        guard: Option<FetchGuard>,
-    ) -> Response<ReplyBody> {
-        let Some((refreshed, mut fields)) = self.merge_fields(&stored, &answer) else {
-            return self.gateway_timeout("the stored reply cannot be read");
-        };
-        let old = stored.meta().facts;
-        let facts_bytes = match refreshed {
-            Ok(facts) => self.write_update(&stored, facts, &mut fields, &answer).await,
-            Err(refusal) => {
-                if refusal != Refusal::RequestNoStore {
-                    let _ = self.worker().shared.object_cache.writers().remove(&self.parsed().key).await;
-                }
-                let facts_bytes = facts::meta_bytes(old, &fields, &self.parsed().headers);
-                forwarding::storable_fields(&mut fields);
-                facts_bytes
-            }
-        };
-        if let Some(guard) = guard {
-            guard.in_store();
-        }
-        let name = self.config().proxy.name.clone();
-        let status = CacheStatus {
-            forward_status: Some(StatusCode::NOT_MODIFIED.as_u16()),
-            stored: refreshed.is_ok(),
-            ..CacheStatus::forwarded(&name, why)
-        };
-        let Ok(meta) = Meta::from_bytes(&facts_bytes) else {
-            return self.gateway_timeout("the stored reply cannot be read");
-        };
-        let age_s = meta.facts.age_s(now());
-        let (_, body) = stored.into_parts();
-        let served = self.serve_parts(&meta, fields, body, age_s, Outcome::Revalidated, &status);
-        served.unwrap_or_else(|| self.gateway_timeout("the requested range is not stored"))
     }
 
     /// Sends a new reply to the client, and to the store if `decision` says so.
@@ -667,37 +420,4 @@ impl RequestHandler {
             crate::server::answer::handler::purge(&self.worker().shared, &key).await;
         }
     }
-
-    /// Applies the reply to a HEAD to the stored reply to a GET (RFC 9111 section 4.3.5).
-    async fn apply_head_reply(&self, answer: &UpstreamReply) {
-        let object_cache = &self.worker().shared.object_cache;
-        let Lookup::Reply(stored) = self.look_up(LookUpAt::AfterHead).await else { return };
-        match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
-            HeadSays::Same => {
-                if let Some((Ok(facts), mut fields)) = self.merge_fields(&stored, answer) {
-                    self.write_update(&stored, facts, &mut fields, answer).await;
-                }
-            }
-            HeadSays::Other => drop(object_cache.writers().remove(&self.parsed().key).await),
-            HeadSays::Nothing => {}
-        }
-    }
-}
-
-/// Turns an unrequested 206 that holds the complete content into a 200 (RFC 9111 section 3.3).
-fn part_to_whole(reply: &mut Response<ArrivingBody>) {
-    let mut lines = reply.headers().get_all(CONTENT_RANGE).iter();
-    let range = lines.next().and_then(|line| ranges::content_range(line.as_bytes()));
-    let announced = reply.headers().get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
-    let is_whole = lines.next().is_none()
-        && range.is_some_and(|range| range.is_whole() && announced.is_none_or(|bytes| bytes == range.length));
-    if reply.status() == StatusCode::PARTIAL_CONTENT && is_whole {
-        *reply.status_mut() = StatusCode::OK;
-        reply.headers_mut().remove(CONTENT_RANGE);
-    }
-}
-
-fn origin_form(target: &Uri) -> Uri {
-    let path = target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    Uri::from(path)
 }
