@@ -1,13 +1,15 @@
 //! The file by which a run's own directory in a target is known, and whether the run still works in it.
 //!
 //! ```text
-//! crumb-postmark-3f9a/crumb-run     crumb run 1 host=H machine=M boot=B pidns=N pid=P begun=T
+//! crumb-postmark-3f9a/crumb-run     crumb run 1 host=H machine=M boot=B pidns=N timens=S pid=P begun=T
 //! ```
 //!
 //! A run that removes its directory at the end writes the mark first and removes it last. So a directory with a mark of a process
 //! that is gone was left by a kill. A directory that is kept by name (`--keep`) has none.
 //!
-//! Always holds: a process of another machine, or of another container, is never taken for one that is gone.
+//! Always holds: a process of another machine, or of another container, is never taken for one that is gone; nor is one whose start
+//! this process would see by another clock (a time namespace) or not at all (`hidepid`). A mark counts only if it belongs to the
+//! owner of its directory.
 //! Not here: finding and removing such directories (`crumb clean`).
 
 use std::fs;
@@ -67,7 +69,12 @@ pub fn read_run_mark(fs: &dyn FileSystem) -> Result<Option<String>, FsError> {
         Err(error) if error.status() == Some(Status::NOENT) => return Ok(None),
         // Neither a link is followed nor a pipe waited for.
         Ok(found) if found.kind != FileKind::Regular => return Ok(None),
-        found => drop(found?),
+        found => {
+            let (mark_uid, directory_uid) = (found?.uid, fs.stat(Path::new(""))?.uid);
+            if mark_uid != directory_uid {
+                return Err(of_another_user(mark_uid, directory_uid));
+            }
+        }
     }
     let mut file = fs.open(path, Access::Read)?;
     let (mut text, mut buf) = (Vec::new(), [0; MARK_BYTES_MAX]);
@@ -79,6 +86,15 @@ pub fn read_run_mark(fs: &dyn FileSystem) -> Result<Option<String>, FsError> {
     }
     let text = String::from_utf8_lossy(&text);
     Ok(text.starts_with(HEAD).then(|| text.trim().to_owned()))
+}
+
+/// A mark that another user put there would have this user's directory removed.
+fn of_another_user(mark_uid: u32, directory_uid: u32) -> FsError {
+    let why = format!(
+        "the mark belongs to user {mark_uid}, the directory to user {directory_uid}: remove by hand what should go"
+    );
+    let source = Some(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
+    FsError::Failed { op: FsOp::Open, path: RUN_MARK.into(), status: Status::PERM, source }
 }
 
 /// What became of the process of a mark.
@@ -98,23 +114,38 @@ pub fn marked_process(mark: &str) -> MarkedProcess {
         MarkedProcess::Gone
     } else if !is_here(&["pidns"]) {
         MarkedProcess::Elsewhere
-    } else if begun(pid) == Some(since) {
-        MarkedProcess::Lives
-    } else {
+    } else if !exists(pid) {
         MarkedProcess::Gone
+    } else if mark.contains(" timens=") && !is_here(&["timens"]) {
+        // Starts are shown by the clock of the time namespace that looks.
+        MarkedProcess::Elsewhere
+    } else {
+        match begun(pid) {
+            Some(begun) if begun == since => MarkedProcess::Lives,
+            Some(_) => MarkedProcess::Gone,
+            // Another user's, and /proc does not show it.
+            None => MarkedProcess::Elsewhere,
+        }
     }
+}
+
+/// Whether there is a process of this number.
+fn exists(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
+    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
 }
 
 /// Where the number of a process means one process, from the name of the machine to the container.
 fn place() -> String {
     let of = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().replace(' ', "_");
-    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let space = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
     format!(
-        "host={} machine={} boot={} pidns={}",
+        "host={} machine={} boot={} pidns={} timens={}",
         of("/proc/sys/kernel/hostname"),
         of("/etc/machine-id"),
         of("/proc/sys/kernel/random/boot_id"),
-        space.display()
+        space("pid").display(),
+        space("time").display()
     )
 }
 
@@ -163,5 +194,48 @@ mod tests {
         assert_eq!(other("machine", "another"), MarkedProcess::Elsewhere);
         assert_eq!(other("pidns", "pid:[1]"), MarkedProcess::Elsewhere);
         assert_eq!(other("pid", "x"), MarkedProcess::Elsewhere);
+    }
+
+    /// Symptom: `crumb clean` in a time namespace removed the directory of a run under way. Cause: /proc shows starts by the clock of
+    /// the namespace that looks, so that the process seemed to be another one.
+    #[test]
+    fn a_process_whose_start_is_seen_by_another_clock_is_not_taken_for_gone() {
+        let mine = run_mark();
+        let mark = |pid: u32, timens: &str| {
+            let fields = mine.trim().split(' ').map(|field| match field.split_once('=') {
+                Some(("begun", _)) => "begun=1".to_owned(),
+                Some(("pid", _)) => format!("pid={pid}"),
+                Some(("timens", own)) => format!("timens={}", if timens.is_empty() { own } else { timens }),
+                _ => field.to_owned(),
+            });
+            fields.collect::<Vec<_>>().join(" ")
+        };
+        let own = std::process::id();
+        assert_eq!(marked_process(&mark(own, "time:[1]")), MarkedProcess::Elsewhere);
+        assert_eq!(marked_process(&mark(own, "")), MarkedProcess::Gone, "another process has its number");
+        assert_eq!(
+            marked_process(&mark(u32::MAX, "time:[1]")),
+            MarkedProcess::Gone,
+            "no process has its number"
+        );
+        // Of a version that did not say which clock it was.
+        let old = mine.trim().split(' ').filter(|field| !field.starts_with("timens="));
+        assert_eq!(marked_process(&old.collect::<Vec<_>>().join(" ")), MarkedProcess::Lives);
+    }
+
+    /// Symptom: a mark that another user had put into a directory that was kept by name had it removed by `crumb clean` of its owner.
+    #[test]
+    fn a_mark_of_another_user_than_the_directory_s_is_refused() {
+        if !testkit::need::root("a file of another user") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let fs = LocalFs::open(folder.path()).unwrap();
+        write_run_mark(&fs).unwrap();
+        std::os::unix::fs::chown(folder.path().join(RUN_MARK), Some(12_345), None).unwrap();
+        let refused = read_run_mark(&fs).unwrap_err();
+        assert_eq!(refused.status(), Some(Status::PERM));
+        std::os::unix::fs::chown(folder.path(), Some(12_345), None).unwrap();
+        assert!(read_run_mark(&fs).unwrap().is_some(), "both are the other's");
     }
 }
