@@ -269,11 +269,10 @@ mod tests {
         assert_eq!(lines(&raw), told.map(|(kind, ns, number)| of_kind(kind, ns, number)));
         measure(&mut raw, 1, OpKind::Write, &[7; 3]);
         measure(&mut raw, 2, OpKind::Read, &[10]);
-        let told =
-            [(OpKind::Null, 9, 3), (OpKind::Write, 7, 1), (OpKind::Write, 7, 1), (OpKind::Write, 7, 1)];
-        let mut told: Vec<_> = told.map(|(kind, ns, number)| of_kind(kind, ns, number)).into();
-        told.push(of_kind(OpKind::Read, 10, 2));
-        assert_eq!(lines(&raw), told, "those measured again after a later one stand at the end");
+        let mut expected = vec![of_kind(OpKind::Null, 9, 3)];
+        expected.extend([7; 3].map(|ns| of_kind(OpKind::Write, ns, 1)));
+        expected.push(of_kind(OpKind::Read, 10, 2));
+        assert_eq!(lines(&raw), expected, "those measured again after a later one are at the end");
         // Nobody's samples are written over.
         assert!(RawFile::create(&folder.path().join("new/run"), 2, &[], MS).is_err());
         // A mistyped path makes no tree of directories.
