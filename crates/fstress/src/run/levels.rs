@@ -101,14 +101,17 @@ fn repeat_spoilt_answers(
     planner: &mut Planner,
     needs_files: bool,
 ) -> Result<(), FstressError> {
+    // The set has the size of the level that was measured last.
+    let mut last = session.points.len().saturating_sub(1);
     while let Some(index) = judge::answer_to_repeat(&session.points, &session.config.load) {
         let point = &session.points[index];
         let Some(rate) = point.offered_per_sec else { return Ok(()) };
         let why = point.verdict.to_string();
         (session.tell)(Event::Note(format!("{rate}/s is measured again, as the answer rests on it: {why}")));
-        if needs_files {
+        if needs_files && index != last {
             session.resize(planner, rate)?;
         }
+        last = index;
         let (number, of) = (index as u32 + 1, Some(session.points.len() as u32));
         level::measure(
             session,
