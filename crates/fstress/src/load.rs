@@ -11,7 +11,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, ValueError};
 use measure::quantity::{QuantityError, number_in, refuse_grouped, time};
 
 /// Load to offer.
@@ -75,8 +75,8 @@ impl Load {
     /// needs the number outstanding.) What could also be one number with its thousands parted is refused.
     ///
     /// # Errors
-    /// In words, naming what was expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Names what was expected.
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
         if text == "auto" {
             return Ok(Self::Auto { first: Self::FIRST_DEFAULT });
         }
@@ -89,13 +89,14 @@ impl Load {
                 .ok_or_else(|| format!("`{text}`: no step; write FROM..TO/STEP, such as 500..8000/500"))?;
             let (from, to, step) = (rate(from)?, rate(to)?, rate(step)?);
             if to < from {
-                return Err(format!("`{text}`: {to} is below {from}; write FROM..TO/STEP with FROM first"));
+                return Err(format!("`{text}`: {to} is below {from}; write FROM..TO/STEP with FROM first").into());
             }
             let points = ((to - from) / step + 1e-9).floor() as usize + 1;
             if points > POINTS_MAX {
                 return Err(format!(
                     "`{text}`: {points} load points; choose a step that makes at most {POINTS_MAX}"
-                ));
+                )
+                .into());
             }
             return Ok(Self::Sweep((0..points).map(|n| from + n as f64 * step).collect()));
         }
@@ -103,7 +104,7 @@ impl Load {
             && let Err(wrong) = refuse_grouped(text)
         {
             let several = text.replace(',', ", ");
-            return Err(format!("`{text}`: {wrong}, or '{several}' with spaces for several rates"));
+            return Err(format!("`{text}`: {wrong}, or '{several}' with spaces for several rates").into());
         }
         text.split(',').map(rate).collect::<Result<Vec<_>, _>>().map(Self::Sweep)
     }
@@ -124,13 +125,16 @@ impl Load {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> Result<f64, ValueError> {
     number_in(text, &(RATE_MIN..=RATE_MAX)).map_err(|wrong| match wrong {
-        QuantityError::Grouped { .. } | QuantityError::DecimalComma { .. } => format!("`{text}`: {wrong}"),
+        QuantityError::Grouped { .. } | QuantityError::DecimalComma { .. } => {
+            format!("`{text}`: {wrong}").into()
+        }
         _ => format!(
             "`{text}`: expected requests a second from {RATE_MIN} to {RATE_MAX}, such as 1000, 20k, 500..8000/500 or \
              auto"
-        ),
+        )
+        .into(),
     })
 }
 
@@ -145,9 +149,9 @@ impl LatencyBound {
 }
 
 impl std::str::FromStr for LatencyBound {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let expected =
             || format!("`{text}`: expected a percentile and a time, such as p99<20ms or p99.9<100ms");
         let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
@@ -158,7 +162,7 @@ impl std::str::FromStr for LatencyBound {
             _ => expected(),
         })?;
         if !(0.01..=99.99).contains(&percentile) || below.is_zero() {
-            return Err(expected());
+            return Err(expected().into());
         }
         // Rounded to a hundredth of a percent, so that p99.9 is 0.999 and not a bit beside it.
         Ok(Self { quantile: (percentile * 100.0).round() / 1e4, below })
@@ -255,7 +259,7 @@ mod tests {
             ("1,,2", "requests a second"),
             ("nan", "requests a second"),
         ] {
-            let error = Load::parse(text).expect_err(text);
+            let error = Load::parse(text).expect_err(text).to_string();
             assert!(error.contains(names), "{text}: {error}");
         }
     }
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn a_rate_copied_from_our_own_table_is_not_taken_for_two() {
         for (text, one) in [("20,300", "20300"), ("300,600", "300600"), ("1,250,000", "1250000")] {
-            let error = Load::parse(text).expect_err(text);
+            let error = Load::parse(text).expect_err(text).to_string();
             assert!(error.contains(one) && error.contains(&text.replace(',', ", ")), "{text}: {error}");
         }
         assert_eq!(Load::parse("20, 300"), Ok(Load::Sweep(vec![20.0, 300.0])));

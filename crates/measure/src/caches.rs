@@ -103,6 +103,17 @@ const WITNESS_BYTES: usize = 4096;
 const FUSE: u64 = 0x6573_5546;
 const MEMORY_FILE_SYSTEMS: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
+/// Why nobody knows that the caches are cold.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NotProven(String);
+
+impl From<String> for NotProven {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
 impl KernelCaches {
     /// For the directory `root`. What keeps its caches from being dropped is reported by each [`CacheControl::chill`].
     ///
@@ -133,7 +144,7 @@ impl KernelCaches {
         Ok(cached)
     }
 
-    fn drop_and_prove(&self, forget: Forget, names: &[PathBuf]) -> Result<CacheState, String> {
+    fn drop_and_prove(&self, forget: Forget, names: &[PathBuf]) -> Result<CacheState, NotProven> {
         let Switch::Works { drop_caches, pages } = &self.switch else {
             unreachable!("chill() has answered for storage that never drops");
         };
@@ -144,7 +155,7 @@ impl KernelCaches {
         let asked =
             |error: Errno| format!("the kernel does not say whether a name is cached (openat2): {error}");
         if self.cached(names).map_err(asked)? < names.len() {
-            return Err("this file system does not say whether a name is cached".to_owned());
+            return Err(NotProven::from("this file system does not say whether a name is cached".to_owned()));
         }
         let unread = |error: io::Error| format!("cannot read the witness file: {error}");
         let witness = match (forget, pages) {
@@ -154,7 +165,7 @@ impl KernelCaches {
         if let Some(witness) = witness
             && !in_memory(witness).map_err(unread)?
         {
-            return Err("this file system does not say whether a page is cached".to_owned());
+            return Err(NotProven::from("this file system does not say whether a page is cached".to_owned()));
         }
         let mut left = (0, false);
         for _ in 0..TRIES {
@@ -183,7 +194,7 @@ impl KernelCaches {
         let (cached, page) = left;
         let of = names.len();
         let page = if page { " and the witness file's page" } else { "" };
-        Err(format!("after dropping the caches {TRIES} times {cached} of {of} names{page} were still cached"))
+        Err(format!("after dropping the caches {TRIES} times {cached} of {of} names{page} were still cached").into())
     }
 }
 
@@ -222,7 +233,7 @@ impl CacheControl for KernelCaches {
         if names.is_empty() {
             return CacheState::Unknown { why: "no name was given to prove it by".to_owned() };
         }
-        self.drop_and_prove(forget, names).unwrap_or_else(|why| CacheState::Unknown { why })
+        self.drop_and_prove(forget, names).unwrap_or_else(|error| CacheState::Unknown { why: error.to_string() })
     }
 }
 

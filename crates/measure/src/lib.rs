@@ -27,6 +27,7 @@ mod record;
 mod registry;
 pub mod statistics;
 mod text_file;
+mod value_error;
 mod verdict;
 pub mod view;
 
@@ -53,4 +54,5 @@ pub use record::{
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};
+pub use value_error::ValueError;
 pub use verdict::{Reason, Verdict};

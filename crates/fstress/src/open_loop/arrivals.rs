@@ -93,9 +93,9 @@ impl Schedule {
 }
 
 impl std::str::FromStr for Arrivals {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "uniform" => Ok(Self::Uniform),
             "poisson" => Ok(Self::Poisson),
@@ -108,6 +108,7 @@ impl std::str::FromStr for Arrivals {
                     format!(
                         "`{text}`: expected uniform, poisson, bursty or bursty:N (mean requests in a burst)"
                     )
+                    .into()
                 }),
         }
     }
@@ -172,6 +173,6 @@ mod tests {
         for text in ["uniform", "poisson", "bursty:7"] {
             assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
-        assert!("bursty:0".parse::<Arrivals>().unwrap_err().contains("bursty:N"));
+        assert!("bursty:0".parse::<Arrivals>().unwrap_err().to_string().contains("bursty:N"));
     }
 }

@@ -27,13 +27,13 @@ impl std::fmt::Display for Share {
 }
 
 impl std::str::FromStr for Share {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "even" => Ok(Self::Even),
             "cores" => Ok(Self::Cores),
-            _ => Err(format!("`{text}`: expected even or cores")),
+            _ => Err(format!("`{text}`: expected even or cores").into()),
         }
     }
 }

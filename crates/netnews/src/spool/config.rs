@@ -47,14 +47,14 @@ impl SyncWhen {
 }
 
 impl FromStr for SyncWhen {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "none" => Ok(Self::None),
             "article" => Ok(Self::Article),
             "batch" => Ok(Self::Batch),
-            _ => Err("expected none, article or batch".to_owned()),
+            _ => Err("expected none, article or batch".into()),
         }
     }
 }

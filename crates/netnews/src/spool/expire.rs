@@ -80,13 +80,13 @@ impl Removal {
 }
 
 impl FromStr for Removal {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "dumbrm" => Ok(Self::Dumbrm),
             "fastrm" => Ok(Self::Fastrm),
-            _ => Err("expected dumbrm or fastrm".to_owned()),
+            _ => Err("expected dumbrm or fastrm".into()),
         }
     }
 }

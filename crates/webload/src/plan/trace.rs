@@ -42,15 +42,15 @@ pub enum TraceFormat {
 }
 
 impl FromStr for TraceFormat {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "tsv" => Ok(Self::Tsv),
             "common" => Ok(Self::Common),
             "squid" => Ok(Self::Squid),
             "ids" => Ok(Self::Ids),
-            _ => Err(format!("`{text}`: expected tsv, common, squid or ids")),
+            _ => Err(format!("`{text}`: expected tsv, common, squid or ids").into()),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Reader {
             }
             let line = match (format, &columns) {
                 (TraceFormat::Tsv, None) => {
-                    columns = Some(Columns::of(text).map_err(|problem| wrong(path, number, problem))?);
+                    columns = Some(Columns::of(text).map_err(|problem| wrong(path, number, problem.to_string()))?);
                     continue;
                 }
                 (TraceFormat::Tsv, Some(columns)) => columns.line(text),
@@ -299,7 +299,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(names: &str) -> Result<Self, String> {
+    fn of(names: &str) -> Result<Self, measure::ValueError> {
         let names: Vec<&str> = names.split('\t').collect();
         let of = |known: &[&str]| {
             names

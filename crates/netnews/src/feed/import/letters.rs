@@ -27,14 +27,14 @@ pub enum LetterGroups {
 const PART_BYTES_MAX: usize = 100;
 
 impl FromStr for LetterGroups {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "folder" => Ok(Self::Folder),
             "list-id" => Ok(Self::ListId),
             name if is_group(name.as_bytes()) => Ok(Self::Named(name.to_owned())),
-            _ => Err("expected folder, list-id, or a group's name such as mail.lists".to_owned()),
+            _ => Err("expected folder, list-id, or a group's name such as mail.lists".into()),
         }
     }
 }

@@ -79,13 +79,13 @@ impl HistoryIndex {
 }
 
 impl FromStr for HistoryIndex {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "memory" => Ok(Self::Memory),
             "file" => Ok(Self::File),
-            _ => Err("expected memory or file".to_owned()),
+            _ => Err("expected memory or file".into()),
         }
     }
 }

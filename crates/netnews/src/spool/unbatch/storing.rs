@@ -93,13 +93,13 @@ impl LinkKind {
 }
 
 impl FromStr for LinkKind {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         match text {
             "hard" => Ok(Self::Hard),
             "symlink" => Ok(Self::Symlink),
-            _ => Err("expected hard or symlink".to_owned()),
+            _ => Err("expected hard or symlink".into()),
         }
     }
 }

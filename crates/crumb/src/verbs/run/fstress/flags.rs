@@ -282,7 +282,7 @@ impl FstressArgs {
 }
 
 /// What [`Load::parse`] reads, or `max`, as it was written.
-fn rates(text: &str) -> Result<String, String> {
+fn rates(text: &str) -> Result<String, measure::ValueError> {
     if text != "max" {
         Load::parse(text)?;
     }

@@ -1,0 +1,19 @@
+//! What is wrong with a word that a flag or a file gives.
+
+/// A text that is none of the values expected. The caller names the flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ValueError(String);
+
+impl From<String> for ValueError {
+    /// From a message that names what was expected.
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+impl From<&str> for ValueError {
+    fn from(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
