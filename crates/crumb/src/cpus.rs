@@ -31,9 +31,9 @@ impl CpuList {
 }
 
 impl FromStr for CpuList {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         let wrong = || format!("`{text}` is no list of CPUs; write numbers and ranges, such as 2 or 0-3,6");
         let mut cpus = Vec::new();
         for part in text.split(',') {
@@ -43,7 +43,7 @@ impl FromStr for CpuList {
             };
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(wrong());
+                return Err(wrong().into());
             }
             cpus.extend(first..=last);
         }
@@ -73,7 +73,7 @@ mod tests {
             assert_eq!(typed.parse::<CpuList>().unwrap().to_string(), shortest);
         }
         for wrong in ["", "x", "3-1", "1,", "-1", "99999999", "0-99999999"] {
-            assert!(wrong.parse::<CpuList>().unwrap_err().contains("such as"), "{wrong}");
+            assert!(wrong.parse::<CpuList>().unwrap_err().to_string().contains("such as"), "{wrong}");
         }
     }
 

@@ -4,12 +4,12 @@
 const NAME_BYTES_MAX: usize = 64;
 
 /// A name that is a plain file name everywhere, for `value_parser`.
-pub fn kept_name(text: &str) -> Result<String, String> {
+pub fn kept_name(text: &str) -> Result<String, measure::ValueError> {
     let fits = !text.is_empty() && text.len() <= NAME_BYTES_MAX;
     if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         Ok(text.to_owned())
     } else {
-        Err(format!("expected up to {NAME_BYTES_MAX} letters, digits, -, _ and ."))
+        Err(format!("expected up to {NAME_BYTES_MAX} letters, digits, -, _ and .").into())
     }
 }
 

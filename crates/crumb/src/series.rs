@@ -345,11 +345,11 @@ fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) ->
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, measure::ValueError> {
     match quantities::percent_in(0.0..=100.0)(text) {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
-        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
-        _ => Err("expected a percentage between 0 and 100, such as 5%".to_owned()),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string().into()),
+        _ => Err("expected a percentage between 0 and 100, such as 5%".into()),
     }
 }
 

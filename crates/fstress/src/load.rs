@@ -11,8 +11,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use measure::{LatencyHistogram, ValueError};
 use measure::quantity::{QuantityError, number_in, refuse_grouped, time};
+use measure::{LatencyHistogram, ValueError};
 
 /// Load to offer.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +89,9 @@ impl Load {
                 .ok_or_else(|| format!("`{text}`: no step; write FROM..TO/STEP, such as 500..8000/500"))?;
             let (from, to, step) = (rate(from)?, rate(to)?, rate(step)?);
             if to < from {
-                return Err(format!("`{text}`: {to} is below {from}; write FROM..TO/STEP with FROM first").into());
+                return Err(
+                    format!("`{text}`: {to} is below {from}; write FROM..TO/STEP with FROM first").into()
+                );
             }
             let points = ((to - from) / step + 1e-9).floor() as usize + 1;
             if points > POINTS_MAX {

@@ -194,7 +194,8 @@ impl KernelCaches {
         let (cached, page) = left;
         let of = names.len();
         let page = if page { " and the witness file's page" } else { "" };
-        Err(format!("after dropping the caches {TRIES} times {cached} of {of} names{page} were still cached").into())
+        Err(format!("after dropping the caches {TRIES} times {cached} of {of} names{page} were still cached")
+            .into())
     }
 }
 
@@ -233,7 +234,8 @@ impl CacheControl for KernelCaches {
         if names.is_empty() {
             return CacheState::Unknown { why: "no name was given to prove it by".to_owned() };
         }
-        self.drop_and_prove(forget, names).unwrap_or_else(|error| CacheState::Unknown { why: error.to_string() })
+        self.drop_and_prove(forget, names)
+            .unwrap_or_else(|error| CacheState::Unknown { why: error.to_string() })
     }
 }
 

@@ -169,24 +169,24 @@ pub fn cannot_use(path: &Path) -> String {
 }
 
 /// `off`, or a time.
-fn cache_mode(text: &str) -> Result<CacheMode, String> {
+fn cache_mode(text: &str) -> Result<CacheMode, measure::ValueError> {
     match text {
         "off" => Ok(CacheMode::Off),
         _ => match time(text) {
             Ok(Duration::ZERO) => Ok(CacheMode::Off),
             Ok(keep) => Ok(CacheMode::For(keep)),
-            Err(QuantityError::Form { .. }) => Err("expected off, or a time such as 500ms or 3s".to_owned()),
-            Err(wrong) => Err(wrong.to_string()),
+            Err(QuantityError::Form { .. }) => Err("expected off, or a time such as 500ms or 3s".into()),
+            Err(wrong) => Err(wrong.to_string().into()),
         },
     }
 }
 
 /// `udp` or `tcp`.
-pub fn proto(text: &str) -> Result<NfsProto, String> {
+pub fn proto(text: &str) -> Result<NfsProto, measure::ValueError> {
     match text {
         "udp" => Ok(NfsProto::Udp),
         "tcp" => Ok(NfsProto::Tcp),
-        _ => Err("expected udp or tcp".to_owned()),
+        _ => Err("expected udp or tcp".into()),
     }
 }
 

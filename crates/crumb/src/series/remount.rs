@@ -28,17 +28,17 @@ const REFUSED: [&str; 6] = ["remount", "bind", "rbind", "move", "ro", "loop"];
 const COMMIT: &str = "commit";
 
 impl FromStr for MountOptions {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         if text.is_empty() || text.split(',').any(str::is_empty) {
-            return Err("expected mount options such as noatime or noatime,commit=30".to_owned());
+            return Err("expected mount options such as noatime or noatime,commit=30".into());
         }
         if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-            return Err("mount options have no blanks in them".to_owned());
+            return Err("mount options have no blanks in them".into());
         }
         match text.split(',').find(|option| REFUSED.contains(option)) {
-            Some(option) => Err(format!("{option} cannot be compared")),
+            Some(option) => Err(format!("{option} cannot be compared").into()),
             None => Ok(Self(text.to_owned())),
         }
     }

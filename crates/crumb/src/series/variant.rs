@@ -158,7 +158,8 @@ fn parse(text: &str, first: &Target, keys: &[Key]) -> anyhow::Result<Variant> {
         }
         match key {
             MOUNT => {
-                variant.mount = Some(value.parse().map_err(|why: String| anyhow!("{key}={value}: {why}"))?)
+                variant.mount =
+                    Some(value.parse().map_err(|why: measure::ValueError| anyhow!("{key}={value}: {why}"))?)
             }
             key => variant.settings.push(Setting { key, value: value.to_owned() }),
         }

@@ -62,11 +62,11 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// In words, when it could not be made.
-pub fn results_directory(text: &str) -> Result<PathBuf, String> {
+pub fn results_directory(text: &str) -> Result<PathBuf, measure::ValueError> {
     let path = PathBuf::from(text);
     parent_is_there(&path).map_err(|error| format!("{error:#}"))?;
     if path.exists() && !path.is_dir() {
-        return Err(format!("{text}: this is a file; name a directory"));
+        return Err(format!("{text}: this is a file; name a directory").into());
     }
     Ok(path)
 }
@@ -183,9 +183,9 @@ impl Destination {
 }
 
 /// What `--json` takes, for `value_parser`.
-pub fn destination(text: &str) -> Result<Destination, String> {
+pub fn destination(text: &str) -> Result<Destination, measure::ValueError> {
     match text {
-        "" => Err("name a file, or - for standard output".to_owned()),
+        "" => Err("name a file, or - for standard output".into()),
         text => Ok(Destination::new(Some(text.into()))),
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         let missing = bench.path().join("no");
         let messages = [
             format!("{:#}", can_be_written(&missing.join("run.json")).unwrap_err()),
-            results_directory(missing.join("plots").to_str().unwrap()).unwrap_err(),
+            results_directory(missing.join("plots").to_str().unwrap()).unwrap_err().to_string(),
         ];
         for message in messages {
             assert!(message.contains(&format!("make it (mkdir -p {})", missing.display())), "{message}");
@@ -234,7 +234,9 @@ mod tests {
         assert_eq!(results_directory(plots.to_str().unwrap()), Ok(plots.clone()));
         assert!(!plots.exists(), "made when there is something to put in");
         fs::write(&plots, "").unwrap();
-        assert!(results_directory(plots.to_str().unwrap()).unwrap_err().contains("this is a file"));
+        assert!(
+            results_directory(plots.to_str().unwrap()).unwrap_err().to_string().contains("this is a file")
+        );
     }
 
     /// Symptom: a label with U+202E turned the rest of its line around. Cause: only control characters were replaced, and

@@ -140,11 +140,11 @@ fn judged(
     status
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn percent(text: &str) -> Result<f64, measure::ValueError> {
     match percent_in(0.0..=100.0)(text) {
         Ok(percent) if percent < 100.0 => Ok(percent),
-        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
-        _ => Err("expected a percentage from 0 to below 100, such as 5%".to_owned()),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string().into()),
+        _ => Err("expected a percentage from 0 to below 100, such as 5%".into()),
     }
 }
 

@@ -176,7 +176,7 @@ fn totals(counters: &OriginCounters, elapsed: Duration) -> String {
     )
 }
 
-fn think(text: &str) -> Result<ThinkTime, String> {
+fn think(text: &str) -> Result<ThinkTime, measure::ValueError> {
     let span = |text: &str| {
         time(text).map_err(|wrong| {
             format!("{wrong}; expected a mean and a deviation such as 2.5s,1s, or one time alone")
@@ -195,6 +195,6 @@ mod tests {
         assert_eq!(think("2.5s,1s"), Ok(ThinkTime::POLYMIX));
         let alone = ThinkTime { mean: Duration::from_millis(20), sd: Duration::ZERO };
         assert_eq!(think("20ms"), Ok(alone));
-        assert!(think("soon").unwrap_err().contains("2.5s,1s") && think("-1s").is_err());
+        assert!(think("soon").unwrap_err().to_string().contains("2.5s,1s") && think("-1s").is_err());
     }
 }

@@ -162,12 +162,12 @@ fn find(name: &str) -> anyhow::Result<Workload> {
     })
 }
 
-fn ratio(text: &str) -> Result<Ratio, String> {
+fn ratio(text: &str) -> Result<Ratio, measure::ValueError> {
     let share = number_in(0.0..=1.0)(text).map_err(|wrong| wrong.to_string())?;
-    Ratio::new(share).map_err(|wrong| wrong.to_string())
+    Ratio::new(share).map_err(|wrong| wrong.to_string().into())
 }
 
-fn reads_per_write(text: &str) -> Result<f64, String> {
+fn reads_per_write(text: &str) -> Result<f64, measure::ValueError> {
     refuse_grouped(text).map_err(|wrong| wrong.to_string())?;
     let number =
         |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
@@ -178,7 +178,6 @@ fn reads_per_write(text: &str) -> Result<f64, String> {
         None => number(text),
     };
     ratio.ok_or_else(|| {
-        "expected reads and writes such as 9:1 (writes above 0), or reads for each write such as 2.5"
-            .to_owned()
+        "expected reads and writes such as 9:1 (writes above 0), or reads for each write such as 2.5".into()
     })
 }

@@ -218,7 +218,8 @@ impl Reader {
             }
             let line = match (format, &columns) {
                 (TraceFormat::Tsv, None) => {
-                    columns = Some(Columns::of(text).map_err(|problem| wrong(path, number, problem.to_string()))?);
+                    columns =
+                        Some(Columns::of(text).map_err(|problem| wrong(path, number, problem.to_string()))?);
                     continue;
                 }
                 (TraceFormat::Tsv, Some(columns)) => columns.line(text),

@@ -92,10 +92,10 @@ impl AdviseArgs {
     }
 }
 
-fn layout(text: &str) -> Result<Layout, String> {
+fn layout(text: &str) -> Result<Layout, measure::ValueError> {
     match text.parse::<Layout>() {
-        Ok(Layout::Flat) => Err("flat is what layouts are weighed against".to_owned()),
+        Ok(Layout::Flat) => Err("flat is what layouts are weighed against".into()),
         Ok(layout) => Ok(layout),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.to_string().into()),
     }
 }

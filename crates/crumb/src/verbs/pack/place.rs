@@ -30,9 +30,9 @@ pub struct SizedVolume {
 }
 
 impl FromStr for SizedVolume {
-    type Err = String;
+    type Err = measure::ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, measure::ValueError> {
         let (directory, size_bytes) = match text.rsplit_once('=') {
             None => (text, None),
             Some((directory, text)) => {
@@ -42,7 +42,7 @@ impl FromStr for SizedVolume {
             }
         };
         if directory.is_empty() || directory.contains('\n') {
-            return Err("expected DIR or DIR=SIZE, as in /d2=10G".to_owned());
+            return Err("expected DIR or DIR=SIZE, as in /d2=10G".into());
         }
         Ok(Self { directory: directory.into(), size_bytes })
     }

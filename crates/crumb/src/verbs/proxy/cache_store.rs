@@ -35,7 +35,11 @@ pub fn open(config: &Config, context: &Context) -> anyhow::Result<Store> {
         let volumes: Vec<SizedVolume> = others
             .iter()
             .map(|directory| {
-                directory.display().to_string().parse::<SizedVolume>().map_err(|error: String| anyhow!(error))
+                directory
+                    .display()
+                    .to_string()
+                    .parse::<SizedVolume>()
+                    .map_err(|error: measure::ValueError| anyhow!(error))
             })
             .collect::<anyhow::Result<_>>()?;
         let options = StoreOptions {

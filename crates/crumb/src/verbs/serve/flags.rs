@@ -119,7 +119,7 @@ fn connections_max() -> NonZeroUsize {
 }
 
 /// An address with its port, or an address or a name alone.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn address(text: &str) -> Result<SocketAddr, measure::ValueError> {
     refuse_url(text)?;
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -130,6 +130,5 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let resolved =
         if text.contains(':') { text.to_socket_addrs() } else { (text, PORT_DEFAULT).to_socket_addrs() };
     let first = resolved.ok().and_then(|mut addresses| addresses.next());
-    first
-        .ok_or_else(|| "expected ADDRESS:PORT such as 127.0.0.1:20490, or [::1]:0 for a free port".to_owned())
+    first.ok_or_else(|| "expected ADDRESS:PORT such as 127.0.0.1:20490, or [::1]:0 for a free port".into())
 }

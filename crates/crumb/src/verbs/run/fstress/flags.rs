@@ -290,10 +290,10 @@ fn rates(text: &str) -> Result<String, measure::ValueError> {
 }
 
 /// What a distribution of sizes is read from, as it was written.
-fn file_size(text: &str) -> Result<String, String> {
+fn file_size(text: &str) -> Result<String, measure::ValueError> {
     match fstress::Distribution::parse(text, fstress::Dimension::Bytes) {
         Ok(_) => Ok(text.to_owned()),
-        Err(problem) => Err(problem.to_string()),
+        Err(problem) => Err(problem.to_string().into()),
     }
 }
 

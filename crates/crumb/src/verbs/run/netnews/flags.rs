@@ -270,13 +270,13 @@ pub(super) enum FeedBytes {
     Size(u64),
 }
 
-fn feed_bytes(text: &str) -> Result<FeedBytes, String> {
+fn feed_bytes(text: &str) -> Result<FeedBytes, measure::ValueError> {
     if text == "auto" {
         return Ok(FeedBytes::Auto);
     }
     match size_in::<u64>(1 << 20..=u64::MAX)(text) {
         Ok(bytes) => Ok(FeedBytes::Size(bytes)),
-        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
-        Err(_) => Err("expected auto, or a size of 1MiB or more, such as 4GiB".to_owned()),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string().into()),
+        Err(_) => Err("expected auto, or a size of 1MiB or more, such as 4GiB".into()),
     }
 }

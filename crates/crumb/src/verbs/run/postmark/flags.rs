@@ -164,18 +164,18 @@ impl RunPostmarkArgs {
 /// Of files and of blocks.
 const SIZES: RangeInclusive<u64> = 1..=1 << 30;
 
-fn sizes(text: &str) -> Result<SizeRange, String> {
+fn sizes(text: &str) -> Result<SizeRange, measure::ValueError> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
     let size = |text: &str| size_in::<NonZeroU32>(SIZES)(text).map_err(|wrong| wrong.to_string());
     let (low, high) = (size(low)?, size(high)?);
     if low > high {
-        return Err(format!("the first size, {low}, is larger than the second, {high}"));
+        return Err(format!("the first size, {low}, is larger than the second, {high}").into());
     }
     Ok(SizeRange::new(low, high))
 }
 
-fn bias(text: &str) -> Result<Bias, String> {
+fn bias(text: &str) -> Result<Bias, measure::ValueError> {
     refuse_grouped(text).map_err(|wrong| wrong.to_string())?;
     let value = text.parse().ok().and_then(Bias::new);
-    value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".to_owned())
+    value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".into())
 }

@@ -277,15 +277,15 @@ impl Traffic {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> Result<f64, measure::ValueError> {
     number_in(0.1..=10_000_000.0)(text).map_err(|wrong| match wrong {
-        QuantityError::Grouped { .. } => wrong.to_string(),
-        _ => "expected requests a second from 0.1 to 10000000, such as 300, or max".to_owned(),
+        QuantityError::Grouped { .. } => wrong.to_string().into(),
+        _ => "expected requests a second from 0.1 to 10000000, such as 300, or max".into(),
     })
 }
 
 /// `max`, `recorded`, or a rate, as it was written.
-fn pace(text: &str) -> Result<String, String> {
+fn pace(text: &str) -> Result<String, measure::ValueError> {
     if !["max", "recorded"].contains(&text) {
         rate(text)?;
     }
