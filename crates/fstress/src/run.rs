@@ -337,7 +337,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on when all ranks have done `step`, and well.
+    /// Continues once all ranks have done `step` without error.
     fn together(
         &mut self,
         step: &str,

@@ -181,10 +181,19 @@ impl Golden {
         );
     }
 
-    /// A masked record in which the counts of these levels are masked, too.
+    /// A masked record in which the counts of these levels are masked, too. With any of them, so are those of the last phase, and
+    /// phases in between are left out: other operations leave another file set to remove, and a level that is measured again at the
+    /// end may need its set shrunk.
     fn counts_masked_in(&self, record: &Value, levels: &[usize]) -> Value {
         let mask = Mask { text: vec![], masked: &[], left_out: &[], counts_masked: true };
         let mut record = record.clone();
+        if let Some(phases) = record["phases"].as_array_mut()
+            && !levels.is_empty()
+            && let Some(last) = phases.pop()
+        {
+            phases.truncate(1);
+            phases.push(mask.value("phases", &last, false));
+        }
         for level in levels {
             if let Some(point) = record["points"].get_mut(*level) {
                 *point = mask.value("points", point, false);

@@ -224,7 +224,7 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// How long to wait for the last replies once the user asked to stop, and how soon that is seen.
 const DRAIN_STOPPED: Duration = Duration::from_secs(2);
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
-/// So many requests that were due after the last answer say that the storage fell silent: fewer may have been lost on their way.
+/// This many requests due after the last answer, or more, say that the storage fell silent: fewer may have been lost on their way.
 const SILENT_DUE_MIN: f64 = 10.0;
 
 impl Metronome<'_> {

@@ -4,7 +4,7 @@
 //! the storage, reported in the point's verdict and expected at the end of a sweep. A point is INVALID for other reasons
 //! if the generator, and not the storage, determined the figures.
 //!
-//! Sources: DESIGN.md (what makes a number count); SPEC SFS 3.0 run rules (overall response time); Fstress paper,
+//! Sources: docs/guide/trust.md (what makes a figure count); SPEC SFS 3.0 run rules (overall response time); Fstress paper,
 //! section 6.2 (mix within 0.1 points).
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use files::Status;
 use harness::open_loop::{
     GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF, Shortfall, TRANSPORT_FULL,
 };
+use harness::series::MEASURED_AGAIN;
 use measure::{FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, Verdict};
 
 use crate::load::{LatencyBound, Load};
@@ -99,8 +100,6 @@ pub(crate) fn was_interrupted(point: &LoadPoint) -> bool {
 const INTERRUPTED: &str = "interrupted";
 /// Code of a level that was stopped when all that was due had been answered. A part of an interval is no answer either.
 const STOPPED: &str = "stopped";
-/// Code of the remark on a level that was measured again.
-const MEASURED_AGAIN: &str = "measured-again";
 /// Code of a level in which the storage went away.
 const STORAGE_GONE: &str = "storage-gone";
 

@@ -96,16 +96,16 @@ impl FstressConfig {
 pub enum FileCount {
     /// As the workload scales with the rate.
     Scaled,
-    /// So many, at any rate.
+    /// This number, the same at every rate.
     Fixed(NonZeroU64),
 }
 
 /// What becomes of the file set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Made anew, removed at the end.
+    /// A new one is made, and removed at the end.
     Remove,
-    /// Made anew, kept.
+    /// A new one is made and kept.
     Keep,
     /// Taken as it is, made where it is missing, kept.
     Reuse,
