@@ -309,6 +309,7 @@ impl Metronome<'_> {
                         batch.push(ticket);
                         if flight.counted_in != 0 {
                             count.sent += 1;
+                            count.sent_since_answer += 1;
                             count.tallies.of(flight.planned.kind).attempted += 1;
                         }
                     }
@@ -381,6 +382,8 @@ impl Metronome<'_> {
                 Err(gone) => cut_short = Some(gone.into()),
             }
         }
+        // What the storage kept: a pause of the generator before the end leaves requests that were due and that it never saw.
+        let kept_waiting = count.sent_since_answer + if count.full.is_zero() { 0 } else { count.unsent };
         // What was not waited for is not known to have taken long.
         let is_stopped = matches!(cut_short, Some(CutShort::Stopped));
         count.give_up((!is_stopped).then_some(spans.drain));
@@ -393,7 +396,7 @@ impl Metronome<'_> {
                 let since = count.answered_at.unwrap_or(begin);
                 let share = stopped_at.saturating_duration_since(since.max(counted_from)).as_secs_f64()
                     / measured.as_secs_f64().max(1e-9);
-                let fell_silent = share * planned as f64 >= SILENT_DUE_MIN;
+                let fell_silent = (share * planned as f64).min(kept_waiting as f64) >= SILENT_DUE_MIN;
                 if fell_silent { at.saturating_duration_since(since) } else { Duration::ZERO }
             }),
         };
@@ -597,6 +600,8 @@ struct Count<'a> {
     away: Duration,
     /// When the last answer to any request came.
     answered_at: Option<Instant>,
+    /// Counted requests that were sent after it.
+    sent_since_answer: u64,
     /// Since the last look at the progress; all operations, counted or not.
     recent: LatencyHistogram,
     recent_late: LatencyHistogram,
@@ -636,6 +641,7 @@ impl<'a> Count<'a> {
             full: Duration::ZERO,
             away: Duration::ZERO,
             answered_at: None,
+            sent_since_answer: 0,
             recent: LatencyHistogram::new(),
             recent_late: LatencyHistogram::new(),
             recent_sent: 0,
@@ -705,6 +711,7 @@ impl<'a> Count<'a> {
                 self.ok.count(is_own, is_within);
             }
             self.answered_at = Some(completion.done);
+            self.sent_since_answer = 0;
         }
         if ok {
             // Only for the progress line: at high rates one in sixteen is enough, and saves a twentieth of the loop's time.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
 use harness::open_loop::{FIGURES_LATE, GENERATOR_LATE, SENDS_LATE};
+use harness::series::MEASURED_AGAIN;
 use measure::{LatencySummary, LoadPoint};
 use testkit::{Fault, HeldUp, Law, LawTransport};
 
@@ -46,12 +47,18 @@ fn level(law: Law, faults: &[Fault], held_up: Option<HeldUp>, rate: u64) -> (Loa
         transport = transport.with_generator_held_up(held_up);
     }
     let outcome = fstress::run(&config, &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
-    let mut log: Vec<f64> = transport.log()[(WARM_S * rate) as usize..][..(MEASURE_S * rate) as usize]
-        .iter()
-        .map(|took| took.unwrap_or(DRAIN).as_secs_f64() * 1e6)
-        .collect();
+    let point = outcome.points.into_iter().next().unwrap();
+    let (log, measured) = (transport.log(), (MEASURE_S * rate) as usize);
+    // The last attempt counts, where a level was measured again: what it sent is the end of the log.
+    let counted = if point.verdict.has(MEASURED_AGAIN) {
+        let sent: u64 = point.ops.values().map(|op| op.attempted).sum();
+        &log[log.len() - sent as usize..]
+    } else {
+        &log[(WARM_S * rate) as usize..][..measured]
+    };
+    let mut log: Vec<f64> = counted.iter().map(|took| took.unwrap_or(DRAIN).as_secs_f64() * 1e6).collect();
     log.sort_by(f64::total_cmp);
-    (outcome.points.into_iter().next().unwrap(), log)
+    (point, log)
 }
 
 /// The figures that rare stalls move without spoiling the level: a remark names them.
