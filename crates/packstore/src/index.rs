@@ -142,6 +142,11 @@ impl Index {
         locked(&self.torn).contains(&sequence)
     }
 
+    /// Notes that a put counts after all: what it lacked was found.
+    pub(crate) fn not_torn(&self, sequence: u64) {
+        locked(&self.torn).remove(&sequence);
+    }
+
     pub(crate) fn torn(&self) -> HashSet<u64> {
         locked(&self.torn).clone()
     }

@@ -56,6 +56,8 @@ pub(crate) struct LostParts {
     pub table: Option<String>,
     /// The last stop was a clean one, by the volumes' heads, and there is no `table` that says what there was.
     pub was_closed: bool,
+    /// Volumes with an index that is not as long as the last clean stop left it.
+    pub short_volumes: Vec<usize>,
     /// Segments that are not there, and the volume that had them.
     pub files: BTreeMap<u32, usize>,
     /// How many volumes are away.
@@ -265,6 +267,11 @@ impl Segments {
         lost.table.is_some() || lost.was_closed
     }
 
+    /// Whether an index of this volume is not as long as the last clean stop left it.
+    pub(crate) fn has_short_index(&self, volume: usize) -> bool {
+        locked(&self.lost).short_volumes.contains(&volume)
+    }
+
     /// The last clean stop knew a file that is not there. On a volume that is away it is not missed.
     pub(crate) fn note_missing_file(&self, number: u32) {
         let mut lost = locked(&self.lost);
@@ -312,7 +319,7 @@ impl Segments {
     /// Damaged heads and a damaged table were rewritten, or will be.
     pub(crate) fn damage_was_repaired(&self) {
         let mut lost = locked(&self.lost);
-        (lost.heads, lost.table, lost.was_closed) = Default::default();
+        (lost.heads, lost.table, lost.was_closed, lost.short_volumes) = Default::default();
     }
 }
 

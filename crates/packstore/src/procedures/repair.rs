@@ -1,6 +1,7 @@
 //! Repairs what a check found, as far as that can be done: what is damaged is deleted, and what its index lacks is written.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::StoreError;
 use crate::format::{IndexRecord, IndexRecords};
@@ -9,7 +10,7 @@ use crate::procedures::check::object::wrong_with;
 use crate::procedures::check::segment::cut_off;
 use crate::procedures::check::{CheckReport, Fault};
 use crate::procedures::compact::keep_tombstones;
-use crate::procedures::recover::cut::adopt;
+use crate::procedures::recover::adopt::{Stray, Strays, adopt};
 use crate::procedures::recover::restore::write_anew;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
@@ -28,6 +29,8 @@ pub struct RepairReport {
     pub found: CheckReport,
     /// Objects that were damaged and are deleted now.
     pub deleted: u64,
+    /// Keys of objects that are lost since their index was cut off, as not all of their bytes were found.
+    pub lost: Vec<Vec<u8>>,
     /// What a check after it still finds.
     pub left: Vec<Fault>,
 }
@@ -40,14 +43,15 @@ impl Store {
     /// When a disk cannot be written.
     pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
         let found = self.check(&mut progress)?;
-        let mut report = RepairReport { left: found.faults.clone(), found, deleted: 0 };
+        let mut report = RepairReport { left: found.faults.clone(), found, ..RepairReport::default() };
         for _ in 0..ROUNDS_MAX {
             if report.left.is_empty() {
                 break;
             }
-            report.deleted += self.repair_once(&report.left)?;
+            let faults = std::mem::take(&mut report.left);
+            self.repair_once(&faults, &mut report)?;
             let left = self.check(&mut progress)?.faults;
-            let was_in_vain = left == report.left;
+            let was_in_vain = left == faults;
             report.left = left;
             if was_in_vain {
                 break;
@@ -56,32 +60,53 @@ impl Store {
         Ok(report)
     }
 
-    /// Returns how many objects were deleted.
-    fn repair_once(&self, faults: &[Fault]) -> Result<u64, StoreError> {
-        let mut deleted = 0;
+    fn repair_once(&self, faults: &[Fault], report: &mut RepairReport) -> Result<(), StoreError> {
+        let is_broken = |segment: &Arc<Segment>| {
+            segment.is_unfit()
+                || faults.iter().any(|fault| fault.file == Some(segment.number) && fault.key.is_none())
+        };
+        let (gone, kept) = self
+            .objects
+            .segments
+            .all_files()
+            .into_iter()
+            .partition::<Vec<_>, _>(|segment| segment.lacks_data());
+        let mut broken = kept.into_iter().filter(is_broken).collect::<Vec<_>>();
+        // Before anything is written, which could be written over it.
+        let (strays, held) = Strays::hold(&self.objects, self.cut_off_from(&broken)?);
         for fault in faults.iter().filter(|fault| fault.is_damaged) {
             if let Some(key) = &fault.key
                 && self.delete(key)?
             {
-                deleted += 1;
+                report.deleted += 1;
             }
         }
-        for segment in self.objects.segments.all_files() {
-            let is_damaged =
-                faults.iter().any(|fault| fault.file == Some(segment.number) && fault.key.is_none());
-            if segment.lacks_data() {
-                self.give_up(&segment)?;
-            } else if is_damaged || segment.is_unfit() {
-                self.forget_broken_parts(&segment)?;
-                self.rewrite_index_of(&segment)?;
-            }
+        for segment in &gone {
+            self.give_up(segment)?;
         }
+        for segment in &broken {
+            self.forget_broken_parts(segment)?;
+        }
+        let adopted = adopt(&self.objects, &strays)?;
+        self.flush()?;
+        broken.extend(held);
+        broken.sort_by_key(|segment| segment.number);
+        broken.dedup_by_key(|segment| segment.number);
+        for segment in &broken {
+            segment.may_fill();
+            write_anew(&self.objects, segment, true)?;
+        }
+        if !adopted.tombstones.is_empty() {
+            self.objects.queue.stage_tombstones(&adopted.tombstones)?;
+            self.flush()?;
+        }
+        report.lost.extend(adopted.lost);
         // The heads were rewritten when the store was opened; the table is when it is closed.
         self.objects.segments.damage_was_repaired();
         for volume in self.objects.segments.give_up_files() {
             write_copy(&self.objects.segments, volume, None)?;
         }
-        Ok(deleted)
+        Ok(())
     }
 
     /// Forgets parts of objects, bodies that several names share included, that are damaged or lack something themselves. No key names
@@ -106,14 +131,17 @@ impl Store {
         Ok(())
     }
 
-    fn rewrite_index_of(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
-        if let Some(read) = index_of_live(&self.objects, segment)?.filter(|read| read.lost.is_none()) {
-            let cut = cut_off(&self.objects, segment, &read)?;
-            adopt(&self.objects, segment, &cut)?;
-            self.flush()?;
+    /// Records that the indexes of segments lack since they were cut off.
+    fn cut_off_from(&self, segments: &[Arc<Segment>]) -> Result<Vec<Stray>, StoreError> {
+        let mut cut = Vec::new();
+        for segment in segments {
+            if let Some(read) = index_of_live(&self.objects, segment)?.filter(|read| read.lost.is_none()) {
+                segment.recovered.store(true, Ordering::SeqCst);
+                let records = cut_off(&self.objects, segment, &read)?.into_iter();
+                cut.extend(records.map(|record| Stray { segment: segment.clone(), record }));
+            }
         }
-        segment.may_fill();
-        write_anew(&self.objects, segment, true)
+        Ok(cut)
     }
 
     /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.

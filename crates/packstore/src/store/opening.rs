@@ -236,6 +236,7 @@ fn note_ends(
         let mine = mine.filter(|segment| !segment.index_lost.load(Ordering::SeqCst));
         let lengths = mine.map(|segment| (segment.number, segment.index_bytes.load(Ordering::Relaxed)));
         if index_ends(lengths) != ends {
+            lost.short_volumes.push(index);
             let what = "an index is not as long as the last stop left it, and there is no `table`: objects deleted last may be \
                         back, and those put last may be missing";
             tracing::error!("{}: {what}", disk.place());

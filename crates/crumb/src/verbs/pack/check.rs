@@ -135,6 +135,7 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
             context,
             &json!({
                 "found": report_json(&repaired.found), "deleted": repaired.deleted, "left": left["faults"],
+                "lost": repaired.lost.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>(),
             }),
         )?;
     } else {
@@ -144,10 +145,22 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
         note(context, wrapped("", &text).trim_end());
         let left = CheckReport { faults: repaired.left.clone(), ..CheckReport::default() };
         print(&faults_text(&left).lines().map(|line| format!("not repaired: {line}\n")).collect::<String>())?;
+        let lost = repaired.lost.iter().map(|key| {
+            format!(
+                "lost: object {}: a part of it was not found\n",
+                String::from_utf8_lossy(key).escape_debug()
+            )
+        });
+        print(&lost.collect::<String>())?;
     }
-    match repaired.left.len() {
-        0 => Ok(ExitStatus::Fine),
-        left => Err(anyhow!(
+    match (repaired.left.len(), repaired.lost.len()) {
+        (0, 0) => Ok(ExitStatus::Fine),
+        (0, lost) => Err(anyhow!(
+            "{}: {} lost for good",
+            args.store.display(),
+            counted(lost, "object is", "objects are")
+        )),
+        (left, _) => Err(anyhow!(
             "{}: {} could not be repaired",
             args.store.display(),
             counted(left, "fault", "faults")

@@ -1,21 +1,15 @@
-//! An index that ends before records that were written while it was longer: how that shows, and what becomes of these records.
-
-use std::sync::atomic::Ordering;
+//! An index that ends before records that were written while it was longer: how that shows.
+//!
+//! Not here: what becomes of these records (`adopt`).
 
 use super::index::{end_of, indexed_blocks, put_of};
-use super::records::each_record;
+use super::records::{Record, each_record};
 use crate::error::StoreError;
-use crate::format::{
-    IndexRecord, IndexRecords, Kind, Manifest, Put, RecordHead, SHARED, Tombstone, decode_index_record,
-};
-use crate::index::address::location;
+use crate::format::{IndexRecord, IndexRecords, Put, RecordHead, decode_index_record};
 use crate::objects::Objects;
-use crate::objects::read::Depth;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
-use crate::write_queue::group::{Change, TableEntry};
-use crate::write_queue::keys::Taken;
 
 /// A record that an index lacks since it was cut off.
 pub(crate) struct CutRecord {
@@ -24,6 +18,13 @@ pub(crate) struct CutRecord {
 }
 
 impl CutRecord {
+    /// Of a record of a data file; `None` when it is not one that the store wrote.
+    pub(super) fn of(objects: &Objects, record: &Record<'_>, salt: u32) -> Option<Self> {
+        let mut put = Vec::new();
+        IndexRecord::Put(put_of(objects, record, true)?).encode(salt, &mut put);
+        Some(Self { put, salt })
+    }
+
     pub(crate) fn put(&self) -> Put<'_> {
         match decode_index_record(&self.put, self.salt) {
             Some((IndexRecord::Put(put), _)) => put,
@@ -41,24 +42,38 @@ pub(crate) fn cut_records(
 ) -> Result<Vec<CutRecord>, StoreError> {
     let (indexed, end, salt) = (indexed_blocks(objects, read), end_of(read), read.salt);
     let (mut cut, mut index_end) = (Vec::new(), 0);
+    let dropped_to = dropped_to(read);
     each_record(objects, segment, |record| {
-        // Older ones were dropped from the index when it was rewritten, or may have been.
-        if record.head.sequence <= read.head.generation && !read.head.is_first {
+        if record.head.sequence <= dropped_to {
             return;
         }
         index_end = index_end.max(record.index_end);
         if !indexed.is_taken(record.block)
-            && let Some(put) = put_of(objects, record, true)
+            && let Some(record) = CutRecord::of(objects, record, salt)
         {
-            let mut bytes = Vec::new();
-            IndexRecord::Put(put).encode(salt, &mut bytes);
-            cut.push(CutRecord { put: bytes, salt });
+            cut.push(record);
         }
     })?;
-    if index_end <= end {
+    if index_end <= end && !is_short(objects, segment, read) {
         cut.clear();
     }
     Ok(cut)
+}
+
+/// Records up to this number that the index does not name were dropped when it was rewritten, or may have been. A rewritten
+/// index has a mark behind all that was kept: without one it lost some of that, and which is not known.
+fn dropped_to(read: &IndexRead) -> u64 {
+    if read.head.is_first || !has_mark(read) { 0 } else { read.head.generation }
+}
+
+fn has_mark(read: &IndexRead) -> bool {
+    IndexRecords::new(&read.bytes, read.salt)
+        .any(|(_, index_record)| matches!(index_record, IndexRecord::Mark { .. }))
+}
+
+/// Whether it is known that an index was longer, or may have been, whatever the records themselves say.
+fn is_short(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
+    objects.segments.has_short_index(segment.volume) || !read.head.is_first && !has_mark(read)
 }
 
 /// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
@@ -78,7 +93,7 @@ pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) 
         newest = newest.max((put.sequence, end));
     }
     let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !indexed.is_taken(block));
-    let end = end_of(read);
+    let (end, dropped_to, is_short) = (end_of(read), dropped_to(read), is_short(objects, segment, read));
     let Ok(body) = segment.body() else { return false };
     let mut bytes = vec![0; LOOK_BYTES];
     for mut block in [Some(newest.1), first_free].into_iter().flatten() {
@@ -89,10 +104,10 @@ pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) 
             let Some(head) = RecordHead::decode(record, objects.setup.body_salt(segment.number)) else {
                 break;
             };
-            if head.sequence <= read.head.generation && !read.head.is_first {
+            if head.sequence <= dropped_to {
                 break;
             }
-            if RecordHead::index_end(record) > end {
+            if is_short || RecordHead::index_end(record) > end {
                 return true;
             }
             block = block.saturating_add(objects.setup.shape.blocks(head.record_bytes()));
@@ -106,58 +121,3 @@ const LOOKS_MAX: usize = 4096;
 
 /// Enough for a head with its key and usual attributes.
 const LOOK_BYTES: usize = 8 << 10;
-
-/// Makes records count again that a cut index lacks, where they are the newest of their key. Parts of objects come first. The index is
-/// rewritten after this.
-pub(crate) fn adopt(objects: &Objects, segment: &Segment, cut: &[CutRecord]) -> Result<(), StoreError> {
-    segment.recovered.store(true, Ordering::SeqCst);
-    let mut puts = cut.iter().map(CutRecord::put).collect::<Vec<_>>();
-    puts.sort_by_key(|put| (!put.name.internal, put.sequence));
-    for put in puts {
-        let hash = put.name.hash(objects.setup.hash_seed);
-        let _taken = Taken::one(objects.queue.keys(), hash);
-        let old = objects.find(put.name, hash, Depth::Whole)?;
-        let blocks = objects.setup.shape.blocks(put.record_bytes());
-        let Some(location) = location(segment.number, put.block, blocks, objects.setup.shape) else {
-            continue;
-        };
-        if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence)
-            || !has_parts(objects, segment, &put)?
-        {
-            continue;
-        }
-        let visible = !put.name.internal;
-        let mut changes = old.as_ref().map_or(Ok(Vec::new()), |old| objects.ends_with(old))?;
-        if put.kind == Kind::Alias {
-            changes.insert(0, Change::Link(put.id));
-        }
-        if let Some((old, superseded)) =
-            old.as_ref().and_then(|old| Some((old, objects.segments.superseded_at(old.entry.location)?)))
-        {
-            objects.queue.stage_tombstones(&[Tombstone {
-                sequence: old.head.sequence,
-                hash,
-                superseded,
-                deleted_s: 0,
-            }])?;
-        }
-        let new = TableEntry { hash, location, blocks, visible };
-        changes.insert(0, Change::Put { new, old: old.map(|old| old.entry) });
-        objects.apply_now(&changes);
-    }
-    Ok(())
-}
-
-/// Whether the parts of an object, or the object that it names, are there.
-fn has_parts(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Result<bool, StoreError> {
-    match put.kind {
-        Kind::Whole => Ok(true),
-        Kind::Alias => Ok(objects.find_internal(put.id, SHARED, Depth::Head)?.is_some()),
-        Kind::Manifest => {
-            let mut bytes = vec![0; put.record_bytes()];
-            segment.body()?.read_at(&mut bytes, objects.setup.shape.offset(put.block))?;
-            let manifest = Manifest::decode(&bytes[put.record_bytes() - put.body_len as usize..]);
-            Ok(manifest.is_some_and(|manifest| objects.has_pieces(&manifest)))
-        }
-    }
-}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::index::{index_or_records, unindexed};
+use super::index::{end_of, index_or_records, unindexed};
 use crate::error::StoreError;
 use crate::objects::Objects;
 use crate::procedures::make_room::NoRoom;
@@ -76,7 +76,8 @@ pub(crate) fn write_anew(objects: &Objects, segment: &Arc<Segment>, lost: bool) 
 fn all_told(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
     let mut read = index_or_records(objects, segment)?;
     let unindexed = unindexed(objects, segment, &read)?;
-    read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
+    // Zeros behind an index record that was cut off could make it whole, so that it is named twice.
+    read.bytes.truncate(end_of(&read) as usize);
     read.bytes.extend_from_slice(&unindexed.index_records);
     Ok(read)
 }
