@@ -1,8 +1,8 @@
 //! An open loop: requests are due at planned moments, whether or not earlier ones were answered.
 //!
-//! Latency counts from the planned moment, so a request that is sent late makes the storage look slow. The generator
-//! therefore records how late it sent and took replies ([`LatenessLog`]), waits as its machine allows ([`Pacer`]) and wakes as
-//! exactly as the kernel allows ([`Precise`]).
+//! Requests that a stall of the generator holds back leave together, and that is another load than the planned one. The
+//! generator therefore records how late it sent and took replies ([`LatenessLog`], [`SendTimes`]), waits as its machine allows
+//! ([`Pacer`]) and wakes as exactly as the kernel allows ([`Precise`]).
 //!
 //! Not here: when requests are due and which ones they are. Each benchmark has a schedule of its own, so that a seed
 //! gives the same operations whatever this module becomes.
@@ -15,6 +15,7 @@ mod pacer;
 mod precise;
 mod reply_times;
 mod run_delay;
+mod send_times;
 mod shortfall;
 mod wait;
 
@@ -26,6 +27,7 @@ pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
 pub use self::reply_times::{ReplyTime, ReplyTimes, TakenReply};
 pub use self::run_delay::RunDelay;
+pub use self::send_times::SendTimes;
 pub use self::shortfall::{Culprit, Shortfall, TRANSPORT_FULL};
 pub use sys::{Received, receive, receive_stamped, stamp_arrivals};
 

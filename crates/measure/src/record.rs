@@ -148,6 +148,9 @@ pub struct LoadPoint {
 /// How exactly an open loop kept to its plan, and what that did to its latencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pacing {
+    /// Share of the requests that left together with the one before, 0 to 1, as a stall of the generator had held back both.
+    #[serde(default)]
+    pub sent_together_share: f64,
     /// Time that replies were there before the generator took them.
     #[serde(default)]
     pub reply_lateness_us: LatencySummary,

@@ -239,7 +239,7 @@ impl<'a> Generator<'a> {
         match self.connection_for(planned.robot) {
             Ok(Some(token)) => {
                 if open {
-                    self.statistics.late(&flight, Instant::now().saturating_duration_since(due));
+                    self.statistics.late(&flight, Instant::now());
                 }
                 self.send(token, flight);
             }

@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::{GeneratorLimits, LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, Waiter};
+use harness::open_loop::{
+    GeneratorLimits, LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, SendTimes, Waiter,
+};
 use harness::{Event, Live, Stage};
 use measure::{LatencyHistogram, MachineUse};
 use quanta::{Clock, Instant};
@@ -605,6 +607,7 @@ struct Count<'a> {
     /// Since the last look at the progress; all operations, counted or not.
     recent: LatencyHistogram,
     recent_late: LatencyHistogram,
+    send_times: SendTimes<Instant>,
     recent_sent: u64,
     recent_ok: u64,
     recent_errors: u64,
@@ -644,6 +647,7 @@ impl<'a> Count<'a> {
             sent_since_answer: 0,
             recent: LatencyHistogram::new(),
             recent_late: LatencyHistogram::new(),
+            send_times: SendTimes::new(),
             recent_sent: 0,
             recent_ok: 0,
             recent_errors: 0,
@@ -681,9 +685,8 @@ impl<'a> Count<'a> {
         }
         for (due, late) in lateness {
             self.recent_late.record(late);
-            if due >= self.counted_from {
-                self.lateness.sending.record(late);
-            }
+            let log = (due >= self.counted_from).then_some(&mut self.lateness);
+            self.send_times.sent(due, due + late, log);
         }
     }
 

@@ -155,6 +155,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         verdict: Verdict::valid(),
         parts,
         pacing: asked.rate.map(|_| Pacing {
+            sent_together_share: lateness.together_share,
             reply_lateness_us: lateness.taking,
             latency_from_planned_us: lateness.from_planned,
             latency_from_sent_us: lateness.from_sent,

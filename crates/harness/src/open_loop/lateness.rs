@@ -10,12 +10,14 @@
 //!    A request that waited for room in the transport counts from its planned moment, as it waited for the storage.
 //! 2. What was sent late was not the load that was planned. Requests that are late each by itself are one such load as good as
 //!    another: Poisson arrivals that are moved independently of each other are Poisson arrivals (displacement theorem). Those
-//!    that a stall holds back leave together. So a level is INVALID when the latencies from the planned moments differ by more
-//!    than such jitter makes, although no figure that it reports contains the difference.
+//!    that a stall holds back leave together. So a level is INVALID when more than a small share of its requests left together
+//!    ([`super::SendTimes`]) and the latencies from the planned moments differ from those reported, although no figure that it
+//!    reports contains the difference.
 //! 3. Replies of one read share a stamp, so that when they arrived is known within limits only ([`super::ReplyTimes`]). The
 //!    latencies are kept without what may be lateness of that sort, too; a figure that it moves is not reported as VALID.
 //!
-//! Not here: waiting itself (see `pacer`), when replies arrived (see `reply_times`), requests that were not answered in time (see `shortfall`).
+//! Not here: waiting itself (see `pacer`), which requests left together (see `send_times`), when replies arrived (see
+//! `reply_times`), requests that were not answered in time (see `shortfall`).
 //! Source of the theorem: J. F. C. Kingman, Poisson Processes (1993), section 5.5.
 
 use std::time::Duration;
@@ -31,6 +33,9 @@ use super::reply_times::TakenReply;
 pub struct GeneratorLimits {
     /// Microseconds by which late sending may part the latencies from the planned moments from those reported. Default 20.
     pub sent_us_max: f64,
+    /// Share of the requests, 0 to 1, that may leave together after a stall, whatever that does to the latencies from the
+    /// planned moments. Default 0.005, half of the share that a p99 leaves above it.
+    pub together_max: f64,
     /// Microseconds by which late taking of replies may move a reported figure. Default 5: clock and scheduler are not better.
     pub moved_us_max: f64,
     /// Share of a figure, 0 to 1, beside these microseconds. Default 0.01.
@@ -43,7 +48,14 @@ pub struct GeneratorLimits {
 
 impl Default for GeneratorLimits {
     fn default() -> Self {
-        Self { sent_us_max: 20.0, moved_us_max: 5.0, moved_share_max: 0.01, busy_max: 0.95, held_min: 0.995 }
+        Self {
+            sent_us_max: 20.0,
+            together_max: 0.005,
+            moved_us_max: 5.0,
+            moved_share_max: 0.01,
+            busy_max: 0.95,
+            held_min: 0.995,
+        }
     }
 }
 
@@ -51,7 +63,7 @@ impl Default for GeneratorLimits {
 pub const GENERATOR_LATE: &str = "generator-late";
 /// Code of the remark on a load point in which late taking of replies may have moved the mean or the tail.
 pub const FIGURES_LATE: &str = "figures-late";
-/// Code of the remark on a load point of which few requests left together after a stall of the generator.
+/// Code of the remark on a load point of which some requests left late, and few of them together.
 pub const SENDS_LATE: &str = "sends-late";
 
 /// Microseconds, and share of the mean, by which lateness may move the mean of a level that is trusted otherwise.
@@ -73,6 +85,8 @@ const P999_SAMPLES: u64 = 1_000;
 pub struct LatenessLog {
     /// Actual minus planned send time, except for requests that waited for room in the transport.
     pub sending: LatencyHistogram,
+    /// Requests, of those in [`Self::sending`], that left together with the one before, as both were held back.
+    pub sent_together: u64,
     /// Time that replies were there before they were taken.
     pub taking: LatencyHistogram,
     /// From the planned moment of a request to its reply.
@@ -106,17 +120,18 @@ impl LatenessLog {
             .into_iter()
             .zip(other.histograms())
             .for_each(|(mine, theirs)| mine.merge(theirs));
+        self.sent_together += other.sent_together;
     }
 
     /// All histograms, in the order in which [`Self::histograms_mut`] has them.
     pub fn histograms(&self) -> [&LatencyHistogram; 5] {
-        let Self { sending, taking, from_planned, from_sent, without } = self;
+        let Self { sending, taking, from_planned, from_sent, without, sent_together: _ } = self;
         [sending, taking, from_planned, from_sent, without]
     }
 
     /// The same, to add to.
     pub fn histograms_mut(&mut self) -> [&mut LatencyHistogram; 5] {
-        let Self { sending, taking, from_planned, from_sent, without } = self;
+        let Self { sending, taking, from_planned, from_sent, without, sent_together: _ } = self;
         [sending, taking, from_planned, from_sent, without]
     }
 
@@ -124,6 +139,7 @@ impl LatenessLog {
     pub fn beside(&self, latency: LatencySummary) -> Lateness {
         Lateness {
             sending: self.sending.summary(),
+            together_share: self.sent_together as f64 / self.sending.count().max(1) as f64,
             taking: self.taking.summary(),
             latency,
             from_planned: self.from_planned.summary(),
@@ -138,6 +154,8 @@ impl LatenessLog {
 pub struct Lateness {
     /// Actual minus planned send time.
     pub sending: LatencySummary,
+    /// Share of the requests that left together with the one before, 0 to 1, as a stall had held back both.
+    pub together_share: f64,
     /// Time that replies were there before they were taken.
     pub taking: LatencySummary,
     /// As reported.
@@ -218,29 +236,34 @@ impl Lateness {
 
     /// The figure that spoils the level: median, p90 or p99 beyond its limit, or the mean far beyond it. A virtual machine stops
     /// any program for milliseconds now and then, which moves the 99.9th percentile and the mean of a short level: these are
-    /// named, and the others are right.
+    /// named, and the others are right. Late sending spoils nothing while few requests left together: the load was as good as
+    /// the planned one.
     fn spoilt(&self, limits: &GeneratorLimits) -> Option<(By, Moved)> {
         let spoils = |moved: &Moved| match moved.figure {
             "p99.9" => false,
             "mean" => moved.beyond_us(MEAN_MOVED_US_MAX, MEAN_MOVED_SHARE_MAX) > 0.0,
             _ => true,
         };
-        [By::Sending, By::Taking]
-            .into_iter()
-            .flat_map(|by| self.moved_by(by, limits).map(move |(beyond, moved)| (beyond, by, moved)))
+        let is_other_load = self.together_share > limits.together_max;
+        let sides: &[By] = if is_other_load { &[By::Sending, By::Taking] } else { &[By::Taking] };
+        sides
+            .iter()
+            .flat_map(|by| self.moved_by(*by, limits).map(move |(beyond, moved)| (beyond, *by, moved)))
             .filter(|(.., moved)| spoils(moved))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(_, by, moved)| (by, moved))
     }
 
-    /// "sent late: the p99 of the latencies is 300 us, and 1200 us from the planned moments (it sent 31 us late on average, p99
-    /// 900 us, and took replies 2 us late, p99 40 us)", for the reason of a verdict. None when lateness spoils nothing.
+    /// "sent late, so that the load was not the planned one: 2.1% of the requests left together, and the p99 of the latencies is
+    /// 300 us, from the planned moments 1200 us (it sent 31 us late on average, p99 900 us, and took replies 2 us late, p99 40
+    /// us)", for the reason of a verdict. None when lateness spoils nothing.
     pub fn text(&self, limits: &GeneratorLimits) -> Option<String> {
         let (by, Moved { figure, with_us, without_us }) = self.spoilt(limits)?;
         let how = match by {
             By::Sending => format!(
-                "sent late, so that the load was not the planned one: the {figure} of the latencies is {without_us:.0} us, and \
-                 {with_us:.0} us from the planned moments"
+                "sent late, so that the load was not the planned one: {:.1}% of the requests left together, and the {figure} of \
+                 the latencies is {without_us:.0} us, from the planned moments {with_us:.0} us",
+                self.together_share * 100.0
             ),
             By::Taking => format!(
                 "took replies late: the {figure} of the latencies is {with_us:.0} us, of which the storage's part may be \
@@ -281,8 +304,9 @@ impl Lateness {
         }
         if !sending.is_empty() {
             let text = format!(
-                "rare stalls of the generator let some requests leave late and together; latencies count from when each was \
-                 really sent, from the planned moments they would be: {sending}"
+                "the generator sent some requests late, but only {:.2}% of all together; latencies count from when each was \
+                 really sent, from the planned moments they would be: {sending}",
+                self.together_share * 100.0
             );
             verdict.remark(SENDS_LATE, text);
         }
@@ -309,12 +333,13 @@ mod tests {
         latency.record(reply.without_sending);
     }
 
-    /// Requests that the storage answers in `storage`, of which each `every`th is sent `late`.
+    /// Requests that the storage answers in `storage`, of which each `every`th is sent `late`, and all these together.
     fn lateness(storage: Duration, every: u64, late: Duration) -> Lateness {
         let (mut log, mut latency) = (LatenessLog::default(), LatencyHistogram::new());
         for number in 0..20_000 {
             let late = if u64::is_multiple_of(number, every) { late } else { Duration::ZERO };
             count(&mut log, &mut latency, late, taken(storage, Duration::ZERO));
+            log.sent_together += u64::from(!late.is_zero());
         }
         log.beside(latency.summary())
     }
@@ -376,7 +401,8 @@ mod tests {
         let late = judged(50);
         assert!(!late.valid && late.has(GENERATOR_LATE));
         let text = &late.reasons[0].text;
-        assert!(text.contains("is 200 us, and 250 us from the planned moments"), "{text}");
+        assert!(text.contains("100.0% of the requests left together"), "{text}");
+        assert!(text.contains("is 200 us, from the planned moments 250 us"), "{text}");
         assert!(text.contains("sent 50 us late on average"), "{text}");
     }
 
@@ -407,6 +433,24 @@ mod tests {
         assert!(verdict.valid && verdict.has(FIGURES_LATE) && !verdict.has(SENDS_LATE), "{verdict}");
         assert!(limits.is_moved(lateness.latency.p999, lateness.without.p999));
         assert!(!limits.is_moved(lateness.latency.p99, lateness.without.p99));
+    }
+
+    /// Poisson arrivals that are moved independently of each other are Poisson arrivals.
+    #[test]
+    fn requests_that_left_late_each_by_itself_are_the_planned_load_and_a_remark_names_what_they_would_move() {
+        let mut lateness = lateness(us(65), 50, us(300));
+        for (share, is_valid) in [(0.0, true), (0.005, true), (0.0051, false)] {
+            lateness.together_share = share;
+            let mut verdict = Verdict::valid();
+            lateness.judge(&GeneratorLimits::default(), &mut verdict);
+            assert_eq!(verdict.valid, is_valid, "{share}: {verdict}");
+            assert_eq!(verdict.has(SENDS_LATE), is_valid, "{share}: {verdict}");
+        }
+        lateness.together_share = 0.0;
+        let mut verdict = Verdict::valid();
+        lateness.judge(&GeneratorLimits::default(), &mut verdict);
+        let text = &verdict.reasons[0].text;
+        assert!(text.contains("only 0.00% of all together") && text.contains("p99 365 us instead of 65 us"), "{text}");
     }
 
     #[test]

@@ -319,6 +319,7 @@ fn latencies_that_are_not_the_storage_s_own_are_marked_in_tables_and_plots() {
     let latency = record.points[0].latency_us;
     let half = measure::LatencySummary { mean: latency.mean / 2.0, ..latency };
     record.points[0].pacing = Some(measure::Pacing {
+        sent_together_share: 0.0,
         latency_without_lateness_us: half,
         unanswered: latency.count / 200,
         ..measure::Pacing::default()

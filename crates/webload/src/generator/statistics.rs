@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, WaitChoice};
+use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, SendTimes, WaitChoice};
 use measure::LatencyHistogram;
 
 use super::Counted;
@@ -31,6 +31,7 @@ pub(super) struct Statistics {
     run_delay: RunDelay,
     /// Lateness of sending since the last report.
     recent_late: LatencyHistogram,
+    send_times: SendTimes<Instant>,
     last_report: LastReport,
 }
 
@@ -55,6 +56,7 @@ impl Statistics {
             times: ReplyTimes::new(),
             run_delay: RunDelay::of_this_thread(),
             recent_late: LatencyHistogram::new(),
+            send_times: SendTimes::new(),
             last_report: LastReport { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
         }
     }
@@ -86,10 +88,11 @@ impl Statistics {
         self.moment(due).due += 1;
     }
 
-    /// It goes out, `late` after its moment.
-    pub fn late(&mut self, flight: &Flight, late: Duration) {
-        self.tally_of(flight).lateness.sending.record(late);
-        self.recent_late.record(late);
+    /// It goes out, at `now` and not at its moment.
+    pub fn late(&mut self, flight: &Flight, now: Instant) {
+        self.recent_late.record(now.saturating_duration_since(flight.due));
+        let log = &mut self.tallies[flight.phase as usize].lateness;
+        self.send_times.sent(flight.due, now, Some(log));
     }
 
     /// A look for replies begins.

@@ -190,6 +190,7 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         verdict: Verdict::valid(),
         parts: vec![],
         pacing: open.then(|| Pacing {
+            sent_together_share: lateness.together_share,
             reply_lateness_us: lateness.taking,
             latency_from_planned_us: lateness.from_planned,
             latency_from_sent_us: lateness.from_sent,
