@@ -96,7 +96,7 @@ impl Waiter for Replies<'_> {
     fn look(&mut self, until: Option<Instant>) -> std::io::Result<usize> {
         self.looks += 1;
         self.slept = until.is_some();
-        self.statistics.looks();
+        self.statistics.looks(self.slept);
         self.connections.look(until, self.batch)
     }
 }

@@ -14,18 +14,19 @@
 //!
 //! Not here: what to ask (see `planner`), what the figures mean (see `judge`).
 
+mod count;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::{
-    GeneratorLimits, LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, SendTimes, Waiter,
-};
-use harness::{Event, Live, Stage};
-use measure::{LatencyHistogram, MachineUse};
+use files::{Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
+use harness::Event;
+use harness::open_loop::{GeneratorLimits, LatenessLog, Pacer, Waiter};
+use measure::MachineUse;
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize};
 
+use self::count::Count;
 use super::arrivals::Schedule;
 use super::planner::{NameBuffers, Planned, Planner};
 use crate::error::FstressError;
@@ -64,7 +65,7 @@ pub(crate) struct Measured {
     pub planned: u64,
     /// Of those, sent.
     pub sent: u64,
-    /// Successes within the interval, see [`InTime`].
+    /// Successes within the interval, see [`count::InTime`].
     pub ok_within: u64,
     /// The same with errors that the server gave for an answer; one that asks to retry later is none.
     pub answered_within: u64,
@@ -220,8 +221,6 @@ const SETTLE_SHARE: u32 = 10;
 const SETTLE_MAX: Duration = Duration::from_millis(50);
 /// How long to let replies come in when the transport takes no more requests.
 const FULL_WAIT: Duration = Duration::from_micros(200);
-/// Up to this many latencies between two progress reports are all in their percentiles.
-const RECENT_ALL: u64 = 4096;
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// How long to wait for the last replies once the user asked to stop, and how soon that is seen.
 const DRAIN_STOPPED: Duration = Duration::from_secs(2);
@@ -519,8 +518,9 @@ impl Waiter for Replies<'_, '_> {
     #[inline]
     fn look(&mut self, until: Option<Instant>) -> Result<usize, TransportError> {
         let Self { clock, transport, planner, flights, count, first_done } = self;
+        let slept = until.is_some();
         if count.is_open {
-            count.times.look(clock.now());
+            count.look(clock.now(), slept);
         }
         let taken = transport.poll(until, &mut |completion| {
             first_done.get_or_insert(completion.done);
@@ -531,11 +531,12 @@ impl Waiter for Replies<'_, '_> {
             let flight = flights.land(completion.ticket);
             planner.settle(&flight.planned, &completion.outcome);
             count.settle(&flight, &completion);
-        })?;
-        if taken > 0 && count.is_open {
-            count.taken(until.is_some());
+        });
+        // What came before the connection broke counts as well.
+        if count.is_open {
+            count.taken(slept);
         }
-        Ok(taken)
+        taken
     }
 }
 
@@ -554,267 +555,6 @@ enum Drained {
 fn room_for_batch(outstanding: usize, in_flight: usize) -> usize {
     let room = outstanding.saturating_sub(in_flight);
     if room < WRITE_WORTH_WHILE.min(outstanding.div_ceil(4)) { 0 } else { room }
-}
-
-/// Replies within the measured interval to the requests that were due in it.
-///
-/// Those that are under way at its end are answered after it, as those from the warm-up are in it. So a reply that comes late counts
-/// as long as a reply to a request of the warm-up came in its stead: a storage that keeps up holds its rate, however short the
-/// interval, and a backlog from the warm-up makes up for nothing that was lost, failed or never sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct InTime {
-    /// Of the interval, answered in it.
-    own: u64,
-    /// Of the warm-up, answered in the interval.
-    earlier: u64,
-    /// Of the interval, answered after it.
-    late: u64,
-}
-
-impl InTime {
-    #[inline]
-    fn count(&mut self, is_own: bool, is_within: bool) {
-        match (is_own, is_within) {
-            (true, true) => self.own += 1,
-            (true, false) => self.late += 1,
-            (false, true) => self.earlier += 1,
-            (false, false) => {}
-        }
-    }
-
-    fn total(self) -> u64 {
-        self.own + self.earlier.min(self.late)
-    }
-}
-
-/// The counting of one load point.
-struct Count<'a> {
-    point: u32,
-    samples: Option<&'a mut Samples>,
-    counted_from: Instant,
-    end: Instant,
-    tallies: Tallies,
-    is_open: bool,
-    lateness: LatenessLog,
-    times: ReplyTimes<Instant>,
-    run_delay: RunDelay,
-    full: Duration,
-    away: Duration,
-    /// When the last answer to any request came.
-    answered_at: Option<Instant>,
-    /// Counted requests that were sent after it.
-    sent_since_answer: u64,
-    /// Since the last look at the progress; all operations, counted or not.
-    recent: LatencyHistogram,
-    recent_late: LatencyHistogram,
-    send_times: SendTimes<Instant>,
-    recent_sent: u64,
-    recent_ok: u64,
-    recent_errors: u64,
-    told_at: Option<Instant>,
-    sent: u64,
-    unsent: u64,
-    ok: InTime,
-    answered: InTime,
-    in_flight: u64,
-    idle: Duration,
-    /// The transport refused a request, and what was due meanwhile has not all gone out yet.
-    behind: bool,
-    in_flight_by_kind: [u64; files::OpKind::COUNT],
-}
-
-impl<'a> Count<'a> {
-    fn new(
-        planner: &Planner,
-        point: u32,
-        samples: Option<&'a mut Samples>,
-        (counted_from, end): (Instant, Instant),
-        is_open: bool,
-    ) -> Self {
-        Self {
-            point,
-            samples,
-            counted_from,
-            end,
-            tallies: Tallies::new(planner.mix()),
-            is_open,
-            lateness: LatenessLog::default(),
-            times: ReplyTimes::new(),
-            run_delay: RunDelay::of_this_thread(),
-            full: Duration::ZERO,
-            away: Duration::ZERO,
-            answered_at: None,
-            sent_since_answer: 0,
-            recent: LatencyHistogram::new(),
-            recent_late: LatencyHistogram::new(),
-            send_times: SendTimes::new(),
-            recent_sent: 0,
-            recent_ok: 0,
-            recent_errors: 0,
-            told_at: None,
-            sent: 0,
-            unsent: 0,
-            ok: InTime::default(),
-            answered: InTime::default(),
-            in_flight: 0,
-            idle: Duration::ZERO,
-            behind: false,
-            in_flight_by_kind: [0; files::OpKind::COUNT],
-        }
-    }
-
-    fn flight(&mut self, planner: &mut Planner, due: Instant) -> Flight {
-        let counted = due >= self.counted_from && due < self.end;
-        let planned = planner.plan(due);
-        if counted {
-            self.in_flight += 1;
-            self.in_flight_by_kind[planned.kind as usize] += 1;
-        }
-        let counted_in = if counted { self.point } else { 0 };
-        Flight { planned, due, sent: due, waited_for_room: false, counted_in }
-    }
-
-    /// A batch that goes out: the lateness of each request of it.
-    fn late(&mut self, lateness: impl Iterator<Item = (Instant, Duration)>, sent: usize, caught_up: bool) {
-        self.recent_sent += sent as u64;
-        // What waited for room in the transport, or behind what waited, is late through the storage or the transport and not
-        // through us.
-        if self.behind {
-            self.behind = !caught_up;
-            return;
-        }
-        for (due, late) in lateness {
-            self.recent_late.record(late);
-            let log = (due >= self.counted_from).then_some(&mut self.lateness);
-            self.send_times.sent(due, due + late, log);
-        }
-    }
-
-    /// The transport took nothing from the one moment to the other: it had no room, or no connection.
-    fn blocked(&mut self, from: Instant, to: Instant, is_away: bool) {
-        let lasted = to.saturating_duration_since(from.max(self.counted_from));
-        *(if is_away { &mut self.away } else { &mut self.full }) += lasted;
-    }
-
-    #[inline]
-    fn settle(&mut self, flight: &Flight, completion: &Completion<'_>) {
-        // An open loop's latency ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
-        let stamp = completion.arrived.filter(|_| self.is_open);
-        let done = stamp.map_or(completion.done, |arrived| arrived.max(flight.sent).min(completion.done));
-        let from_planned = done.saturating_duration_since(flight.due);
-        let latency =
-            if flight.waited_for_room { from_planned } else { done.saturating_duration_since(flight.sent) };
-        let ok = matches!(completion.outcome, Outcome::Ok(_));
-        let is_answer = ok || is_answer(&completion.outcome);
-        if is_answer {
-            let is_own = flight.counted_in == self.point;
-            let is_within = completion.done >= self.counted_from && completion.done < self.end;
-            self.answered.count(is_own, is_within);
-            if ok {
-                self.ok.count(is_own, is_within);
-            }
-            self.answered_at = Some(completion.done);
-            self.sent_since_answer = 0;
-        }
-        if ok {
-            // Only for the progress line: at high rates one in sixteen is enough, and saves a twentieth of the loop's time.
-            if self.recent_ok < RECENT_ALL || self.recent_ok.is_multiple_of(16) {
-                self.recent.record(latency);
-            }
-            self.recent_ok += 1;
-        } else {
-            self.recent_errors += 1;
-        }
-        if flight.counted_in == self.point {
-            self.in_flight -= 1;
-            self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
-            self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
-            match completion.outcome {
-                Outcome::Ok(_) if self.is_open => {
-                    // A call that began later than it was submitted waited for a thread.
-                    let submitted = completion.began.map(|_| flight.sent);
-                    let waited_for_room_since =
-                        if flight.waited_for_room { Some(flight.due) } else { submitted };
-                    let sent = completion.began.unwrap_or(flight.sent);
-                    let lay = completion.done.saturating_duration_since(done);
-                    let arrived = stamp.map(|_| done);
-                    self.times.reply((), ReplyTime { done, lay, arrived, sent, waited_for_room_since });
-                    self.lateness.from_planned.record(from_planned);
-                }
-                Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
-                _ => {}
-            }
-            if let Some(samples) = &mut self.samples {
-                let due = flight.due.saturating_duration_since(self.counted_from);
-                samples.push(flight.planned.kind, due, latency, &completion.outcome);
-            }
-        }
-    }
-
-    /// The replies of a look, which may have been a sleep, are all there.
-    #[inline]
-    fn taken(&mut self, slept: bool) {
-        let Self { times, run_delay, lateness, .. } = self;
-        let delay = (slept && times.is_delay_wanted()).then(|| run_delay.since_last());
-        times.taken(delay, |(), reply| lateness.answered(reply));
-    }
-
-    /// A request that was planned and never sent.
-    fn take_back(&mut self, flight: &Flight) {
-        if flight.counted_in == self.point {
-            self.unsent += 1;
-            self.in_flight -= 1;
-            self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
-        }
-    }
-
-    /// Counts what is still unanswered as cancelled: with the time that was waited for it, if that came to an end.
-    fn give_up(&mut self, waited: Option<Duration>) {
-        for kind in files::OpKind::ALL {
-            let left = self.in_flight_by_kind[kind as usize];
-            if left > 0 {
-                let tally = self.tallies.of(kind);
-                // One planned and held back for want of room was never attempted.
-                let unanswered =
-                    left.min(tally.attempted - tally.ok - tally.cancelled - tally.errors_total());
-                tally.cancelled += unanswered;
-                if let Some(waited) = waited {
-                    tally.histogram.add_buckets(&[(waited.as_nanos() as u64, unanswered)]);
-                    if self.is_open {
-                        self.lateness.unanswered(waited, unanswered);
-                    }
-                }
-            }
-        }
-    }
-
-    fn live(&mut self, now: Instant, begin: Instant, counted_from: Instant) -> Live {
-        let since =
-            now.saturating_duration_since(self.told_at.replace(now).unwrap_or(begin)).as_secs_f64().max(1e-9);
-        let live = Live {
-            stage: if now < counted_from { Stage::Warm } else { Stage::Measure },
-            elapsed: now.saturating_duration_since(begin),
-            sent_per_sec: self.recent_sent as f64 / since,
-            achieved_per_sec: self.recent_ok as f64 / since,
-            p50: self.recent.quantile(0.5),
-            p99: self.recent.quantile(0.99),
-            late_p99: self.recent_late.quantile(0.99),
-            errors: self.recent_errors,
-        };
-        self.recent.clear();
-        self.recent_late.clear();
-        (self.recent_sent, self.recent_ok) = (0, 0);
-        live
-    }
-}
-
-/// Whether the storage did what it was asked for, or said that it will not.
-fn is_answer(outcome: &Outcome<'_>) -> bool {
-    match outcome {
-        Outcome::Ok(_) | Outcome::Rejected(_) => true,
-        Outcome::Failed(status) => *status != Status::JUKEBOX,
-        Outcome::Cancelled | Outcome::Lost | Outcome::BadReply => false,
-    }
 }
 
 fn difference(after: TransportCounters, before: TransportCounters) -> TransportCounters {

@@ -26,22 +26,28 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts how one operation ended.
+    /// Counts how one operation ended. `latency` is none where it is known later: see [`Self::latency`].
     #[inline]
-    pub fn settle(&mut self, outcome: &Outcome<'_>, retransmits: u32, latency: Duration) {
+    pub fn settle(&mut self, outcome: &Outcome<'_>, retransmits: u32, latency: Option<Duration>) {
         self.retransmitted += u64::from(retransmits);
         match outcome {
             Outcome::Ok(reply) => {
                 self.ok += 1;
                 self.bytes += file_bytes(reply);
-                self.histogram.record(latency);
+                latency.into_iter().for_each(|latency| self.histogram.record(latency));
             }
             Outcome::Cancelled => {
                 self.cancelled += 1;
-                self.histogram.record(latency);
+                latency.into_iter().for_each(|latency| self.histogram.record(latency));
             }
             failed => problem_name(failed).into_iter().for_each(|name| self.error(name)),
         }
+    }
+
+    /// Counts the latency of an operation that was settled without it.
+    #[inline]
+    pub fn latency(&mut self, latency: Duration) {
+        self.histogram.record(latency);
     }
 
     /// Counts what was lost with its connection as never answered, with the time that was waited; how many that were.

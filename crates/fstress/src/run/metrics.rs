@@ -33,7 +33,7 @@ pub(crate) fn metrics(points: &[LoadPoint], machine: &MachineLog, load: &Load) -
     let held = most(
         &mut points.iter().filter(|point| judge::is_answer(point)).filter_map(|point| point.offered_per_sec),
     );
-    // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
+    // Without a level that failed the saturation point is unknown, and this is only the highest rate held.
     put("saturation_per_sec", held.filter(|_| any_failed));
     // A search under a bound stops before saturation and says its own answer.
     put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));

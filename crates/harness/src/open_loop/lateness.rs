@@ -450,7 +450,10 @@ mod tests {
         let mut verdict = Verdict::valid();
         lateness.judge(&GeneratorLimits::default(), &mut verdict);
         let text = &verdict.reasons[0].text;
-        assert!(text.contains("only 0.00% of all together") && text.contains("p99 365 us instead of 65 us"), "{text}");
+        assert!(
+            text.contains("only 0.00% of all together") && text.contains("p99 365 us instead of 65 us"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //! 2. A stream has one stamp for all that one read returned, that of the last. The others arrived since the look before,
 //!    when nothing was there, or since the sleeping thread could run (`run_delay`): they are spread evenly over that time.
 //! 3. A reply without a stamp arrived in that time, too. One that woke the thread waited as long as the thread did.
-//! 4. What the quickest reply took from the stamp to this program is the kernel's own way to a reader that waits. It is a
+//! 4. The first of several that woke a sleeping thread arrived when the thread could run. That is known, and so its latency ends
+//!    there and not at the stamp that it shares; the last of them has the stamp. Those in between are spread evenly.
+//! 5. What the quickest reply took from the stamp to this program is the kernel's own way to a reader that waits. It is a
 //!    part of the way to the storage, as sending is, and no lateness. It counts up to 10 us.
 //!
 //! A generator ends its latencies at the stamp where there is one, so that only what shares a stamp is left to estimate.
@@ -27,13 +29,13 @@ const OWN_WAY_MAX: Duration = Duration::from_micros(10);
 /// A reply with how late it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenReply {
-    /// From the moment the request was really sent to when the reply was taken.
+    /// From the moment the request was really sent to the end that the latency has.
     pub from_sent: Duration,
     /// The same from the planned moment for a request that waited for room in the transport.
     pub without_sending: Duration,
     /// By how much the reply arrived before the moment that it counts with: only estimated, where replies share a stamp.
     pub late: Duration,
-    /// How long it lay there after that moment until it was taken; no latency has it.
+    /// How long it is known to have been there before it was taken; no latency has it.
     pub lay: Duration,
 }
 
@@ -102,19 +104,27 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
             let last = arrived.map_or(Duration::ZERO, |arrived| done.since(arrived));
             // How long before `done` the first of them may have arrived.
             let first = match (run_delay, self.before) {
-                (Some(run_delay), _) => run_delay,
+                (Some(run_delay), _) => run_delay.saturating_sub(self.replies[begin].1.lay),
                 (None, Some(before)) => done.since(before),
                 (None, None) => Duration::ZERO,
             };
+            let woke = begin == 0 && of > 1 && arrived.is_some() && run_delay.is_some();
             for number in 0..of {
                 let (key, reply) = self.replies[begin + number];
-                let late =
-                    late(arrived.is_some(), run_delay.is_some(), (first, last), (number as u32, of as u32));
+                let place = (number as u32, of as u32);
+                let early = if woke && number == 0 { first.saturating_sub(last) } else { Duration::ZERO };
+                let late = match arrived {
+                    Some(_) if woke => spread_after_the_first((first, last), place),
+                    Some(_) => last + spread((first, last), place),
+                    None => late_without_stamp(run_delay.is_some(), first, place),
+                };
                 let origin = reply.waited_for_room_since.unwrap_or(reply.sent);
-                let without_sending = done.since(origin);
+                let (from_sent, without_sending) = (done.since(reply.sent), done.since(origin));
+                let early = early.min(from_sent).min(without_sending);
+                let without_sending = without_sending - early;
                 let late = late.saturating_sub(self.own_way_of(arrived)).min(without_sending);
-                let lay = reply.lay;
-                count(key, TakenReply { from_sent: done.since(reply.sent), without_sending, late, lay });
+                let lay = reply.lay + early;
+                count(key, TakenReply { from_sent: from_sent - early, without_sending, late, lay });
             }
             begin += of;
         }
@@ -126,23 +136,26 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
     }
 }
 
-/// How late reply `number` of some that were taken together was; the first of them arrived at most `first` before, the last
-/// one `last`.
+/// How long before the last of some with one stamp reply `number` of them arrived; the first of them at most `first` before the
+/// moment that they count with, the last one `last`.
 #[inline]
-fn late(
-    is_stamped: bool,
-    slept: bool,
-    (first, last): (Duration, Duration),
-    (number, of): (u32, u32),
-) -> Duration {
-    let span = first.saturating_sub(last);
-    if is_stamped {
-        last + span * (of - 1 - number) / of
-    } else if slept && number == 0 {
-        first
-    } else {
-        span * (2 * (of - number) - 1) / (2 * of)
-    }
+fn spread((first, last): (Duration, Duration), (number, of): (u32, u32)) -> Duration {
+    first.saturating_sub(last) * (of - 1 - number) / of
+}
+
+/// The same where the first of them woke the thread: how late it still is with a latency that ends where it arrived, and how late
+/// the others are.
+#[inline]
+fn spread_after_the_first((first, last): (Duration, Duration), (number, of): (u32, u32)) -> Duration {
+    let spread =
+        if number == 0 { Duration::ZERO } else { first.saturating_sub(last) * (of - 1 - number) / (of - 1) };
+    last + spread
+}
+
+/// How late reply `number` of some without a stamp was; the first of them arrived at most `first` before.
+#[inline]
+fn late_without_stamp(slept: bool, first: Duration, (number, of): (u32, u32)) -> Duration {
+    if slept && number == 0 { first } else { first * (2 * (of - number) - 1) / (2 * of) }
 }
 
 impl<M: Moment, K: Copy> Default for ReplyTimes<M, K> {
@@ -197,12 +210,37 @@ mod tests {
     fn replies_of_one_read_arrived_one_after_the_other_and_the_last_when_its_stamp_says() {
         assert_eq!(late_us(&[reply(5_000, Some(5_000)); 4], None), [3_000, 2_000, 1_000, 0]);
         assert_eq!(late_us(&[reply(5_000, Some(4_900)); 2], None), [2_050, 100]);
-        assert_eq!(
-            late_us(&[reply(5_000, Some(4_900)); 2], Some(us(500))),
-            [300, 100],
-            "a sleeper's came as it woke"
-        );
-        assert_eq!(late_us(&[reply(5_000, Some(4_900)); 2], Some(us(20))), [100, 100]);
+    }
+
+    /// Of each: microseconds from sending at 0 to the end of its latency, how late that may still be, how long it lay there.
+    fn taken_us(replies: &[ReplyTime<Duration>], run_delay: Duration) -> Vec<[u64; 3]> {
+        let mut times = ReplyTimes::new();
+        times.reply((), reply(10, Some(10)));
+        times.taken(None, |(), _| ());
+        times.look(us(1_000));
+        replies.iter().for_each(|reply| times.reply((), *reply));
+        let mut all = Vec::new();
+        times.taken(Some(run_delay), |(), taken| {
+            let TakenReply { from_sent, late, lay, .. } = taken;
+            all.push([from_sent, late, lay].map(|span| span.as_micros() as u64));
+        });
+        all
+    }
+
+    #[test]
+    fn the_first_that_woke_a_sleeper_arrived_as_it_could_run_and_the_last_when_its_stamp_says() {
+        let stamped = ReplyTime { lay: us(100), ..reply(5_000, Some(5_000)) };
+        assert_eq!(taken_us(&[stamped; 2], us(500)), [[4_600, 0, 500], [5_000, 0, 100]]);
+        assert_eq!(taken_us(&[stamped; 3], us(500)), [[4_600, 0, 500], [5_000, 200, 100], [5_000, 0, 100]]);
+        assert_eq!(taken_us(&[stamped; 2], us(20)), [[5_000, 0, 100], [5_000, 0, 100]], "both as it woke");
+        assert_eq!(taken_us(&[stamped], us(500)), [[5_000, 0, 100]], "alone it has its own stamp");
+    }
+
+    #[test]
+    fn what_another_stamp_has_did_not_wake_the_sleeper() {
+        let stamp = |at| ReplyTime { lay: us(100), ..reply(at, Some(at)) };
+        let late = taken_us(&[stamp(4_000), stamp(5_000), stamp(5_000)], us(500));
+        assert_eq!(late, [[4_000, 0, 100], [5_000, 200, 100], [5_000, 0, 100]]);
     }
 
     #[test]

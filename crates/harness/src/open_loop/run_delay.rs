@@ -1,6 +1,7 @@
 //! How long a thread waited for a CPU: `/proc/thread-self/schedstat`, its second number (proc(5)).
 //!
-//! It counts from the moment the thread could run, so that a wake-up from an idle state is in it.
+//! It counts from the moment the thread could run, so that a wake-up from an idle state is in it. Whoever wants the delay of one
+//! sleep must [`mark`](RunDelay::mark) its beginning: what was not asked for adds up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -21,7 +22,12 @@ impl RunDelay {
         delay
     }
 
-    /// The delay since it was last asked for.
+    /// The delay counts from now on.
+    pub fn mark(&mut self) {
+        self.since_last();
+    }
+
+    /// The delay since it was last asked for or marked.
     pub fn since_last(&mut self) -> Duration {
         let Some(file) = &self.schedstat else { return Duration::ZERO };
         let mut text = [0; 64];

@@ -95,9 +95,12 @@ impl Statistics {
         self.send_times.sent(flight.due, now, Some(log));
     }
 
-    /// A look for replies begins.
-    pub fn looks(&mut self) {
+    /// A look for replies begins, which may be a sleep.
+    pub fn looks(&mut self, sleeps: bool) {
         self.times.look(Instant::now());
+        if sleeps {
+            self.run_delay.mark();
+        }
     }
 
     /// All replies of a look, which may have been a sleep, are counted.
