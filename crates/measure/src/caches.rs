@@ -103,7 +103,7 @@ const WITNESS_BYTES: usize = 4096;
 const FUSE: u64 = 0x6573_5546;
 const MEMORY_FILE_SYSTEMS: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
-/// Why nobody knows that the caches are cold.
+/// Why it is not shown that the caches are cold.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotProven(String);

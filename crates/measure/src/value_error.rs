@@ -1,6 +1,6 @@
-//! What is wrong with a word that a flag or a file gives.
+//! The error of a value in a flag or a file that is none of those allowed.
 
-/// A text that is none of the values expected. The caller names the flag.
+/// Says what is wrong with the value and which ones are allowed. The caller names the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(String);

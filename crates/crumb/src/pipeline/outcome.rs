@@ -272,7 +272,7 @@ impl OutputArgs {
             note(context, shown.verdict.trim_end());
             return written;
         }
-        // The files are written even when nobody reads the tables.
+        // The files are written even when the tables cannot be printed.
         let printed = print(shown.text);
         let written = self.write_and_say(context, records, shown.hint);
         printed.and(written)

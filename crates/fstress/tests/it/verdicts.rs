@@ -97,8 +97,8 @@ fn a_level_in_which_the_storage_went_away_is_not_called_saturated() {
 }
 
 /// Symptom: a server that was killed in a level made it INVALID as `transport-full`, and the dead half of the level was in no
-/// percentile. Cause: without a connection requests are refused like those that find no free slot. Fix: the transport says that
-/// there is none; what was lost or could not be sent counts with the time that was waited.
+/// percentile. Cause: without a connection requests are refused like those that find no free slot. Fix: the transport says when it
+/// has no connection; requests that were lost or could not be sent count with the time that was waited for them.
 #[test]
 fn a_storage_that_dies_in_a_level_is_gone_and_what_it_left_unanswered_counts() {
     let (killed_at, for_ever) = (Duration::from_secs(6), Duration::from_secs(3600));

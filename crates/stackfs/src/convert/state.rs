@@ -58,8 +58,8 @@ pub(crate) fn staging_name(layout: Layout) -> CString {
     CString::new(name).expect("layouts have no NUL in their names")
 }
 
-/// The verb that finishes this directory's unfinished conversion; `None` if there is none. Costs one failing look-up
-/// per layout.
+/// The command that finishes this directory's unfinished conversion, `manage` or `unmanage`; none if nothing is unfinished. Costs
+/// a failing look-up per layout.
 pub(crate) fn unfinished(directory: impl AsFd) -> Option<&'static str> {
     static STAGING: LazyLock<Vec<CString>> = LazyLock::new(|| {
         Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat).map(staging_name).collect()
