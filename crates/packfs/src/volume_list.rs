@@ -152,7 +152,7 @@ impl VolumeList {
             let line = escaped(line);
             format!("{list}: the line `{line}` is no path; remove it, or put the path of the directory that it named")
         });
-        what.map(|what| Fault { file: None, key: None, what, is_damaged: false }).collect()
+        what.map(|what| Fault { file: None, key: None, what, is_damaged: false, by_hand: true }).collect()
     }
 
     /// The store's own directory, which names it.

@@ -40,8 +40,14 @@ impl Store {
     /// only shows once the rest is repaired. What is lost for good is no longer expected.
     ///
     /// # Errors
-    /// When a disk cannot be written.
+    /// When a disk cannot be written; [`StoreError::NoAccess`], before anything is changed, when a data file is there and cannot be
+    /// opened.
     pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
+        for segment in self.objects.segments.all_files() {
+            if let Some(error) = segment.no_access() {
+                return Err(StoreError::no_access(&error));
+            }
+        }
         let found = self.check(&mut progress)?;
         let mut report = RepairReport { left: found.faults.clone(), found, ..RepairReport::default() };
         for _ in 0..ROUNDS_MAX {

@@ -24,20 +24,26 @@ use crate::segments::volume::{Volume, hold, index_ends, is_full, read_head_or_co
 use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
-use crate::store::in_the_way::{Way, clear_the_way};
+use crate::store::in_the_way::{Way, clear_the_way, refuse_what_may_be_there};
 use crate::write_queue::WriteQueue;
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
     let mut volumes = Vec::new();
     let mut left_out = Vec::new();
     let mut lost = LostParts::default();
+    let way = match (options.read_only, options.move_aside) {
+        (true, _) => Way::Report,
+        (false, true) => Way::MoveAside,
+        (false, false) => Way::Refuse,
+    };
+    if way == Way::MoveAside {
+        // Before anything is changed on any of them.
+        disks.iter().try_for_each(refuse_what_may_be_there)?;
+    }
     for disk in disks {
-        let way = match (options.read_only, options.move_aside) {
-            (true, _) => Way::Report,
-            (false, true) => Way::MoveAside,
-            (false, false) => Way::Refuse,
-        };
-        lost.heads.extend(clear_the_way(&disk, way)?);
+        let in_the_way = clear_the_way(&disk, way)?;
+        lost.heads.extend(in_the_way.repairable);
+        lost.by_hand.extend(in_the_way.of_data);
         match open_volume(&disk, options.read_only) {
             Ok((head, damage, lock)) => {
                 let damage = damage.or_else(|| VolumeCopy::fault(&disk, &head));
@@ -66,7 +72,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             }
         }
     }
-    lost.heads.iter().for_each(|damage| tracing::error!("{damage}"));
+    lost.heads.iter().chain(&lost.by_hand).for_each(|damage| tracing::error!("{damage}"));
     let Some((first, _, _)) = volumes.first() else {
         let none = StoreError::Setting { name: "volumes", given: 0, why: "at least one is needed" };
         return Err(first_error.unwrap_or(none));

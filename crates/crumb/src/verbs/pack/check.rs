@@ -70,10 +70,24 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     match count {
         0 => Ok(ExitStatus::Fine),
         count => Err(anyhow!(
-            "{}: {}; `crumb pack repair` repairs what can be, and deletes what is damaged",
+            "{}: {}; {}",
             args.store.display(),
-            counted(count, "fault", "faults")
+            counted(count, "fault", "faults"),
+            advice(&report.faults)
         )),
+    }
+}
+
+/// What to do about faults.
+fn advice(faults: &[Fault]) -> String {
+    let by_hand = faults.iter().filter(|fault| fault.by_hand).count();
+    match by_hand {
+        0 => "`crumb pack repair` repairs what can be, and deletes what is damaged".to_owned(),
+        all if all == faults.len() => "no repair helps: see what is listed".to_owned(),
+        some => format!(
+            "no repair helps against {some} of them: first do what is listed, then `crumb pack repair` repairs what can be, and deletes \
+             what is damaged"
+        ),
     }
 }
 
@@ -110,7 +124,7 @@ fn report_json(report: &CheckReport) -> Value {
     let fault = |fault: &Fault| {
         json!({
             "packed_file": fault.file, "key": fault.key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned()),
-            "what": fault.what,
+            "what": fault.what, "by_hand": fault.by_hand,
         })
     };
     let faults: Vec<Value> = report.faults.iter().map(fault).collect();

@@ -1,5 +1,10 @@
 //! Checks one segment: its index against its data file and the table, then each object in it.
 
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+
+use disk::DiskError;
+
 use super::object::wrong_with;
 use super::{CheckReport, Fault};
 use crate::error::{StoreError, printable};
@@ -11,7 +16,6 @@ use crate::procedures::recover::index::unindexed;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::store::iterate::index_of_live;
-use std::sync::atomic::Ordering;
 
 /// Adds what is wrong with a segment to a report.
 pub(super) fn check_segment(
@@ -26,7 +30,9 @@ pub(super) fn check_segment(
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
         Err(error) => {
-            report.faults.push(fault(segment, None, error.to_string()));
+            let fault = fault(segment, None, error.to_string());
+            // Its data file would tell what the index does not, if it could be opened.
+            report.faults.push(segment.no_access().map_or(fault, |error| no_access(segment, None, &error)));
             return Ok(());
         }
     };
@@ -50,6 +56,10 @@ pub(super) fn check_segment(
     if indexed < segment.live_blocks.load(Ordering::Relaxed) {
         for key in unindexed(objects, segment, &read)?.keys {
             let what = match key {
+    if let Some(error) = segment.no_access() {
+        report.faults.push(no_access(segment, Some(&live), &error));
+        return Ok(());
+    }
                 Some(key) => format!("the index lacks the index record of {}", printable(&key)),
                 None => "the index lacks the index record of a part of an object".to_owned(),
             };
@@ -101,7 +111,21 @@ impl<'a> Live<'a> {
 
 /// A fault whose bytes are known to be wrong.
 fn fault(segment: &Segment, key: Option<&[u8]>, what: String) -> Fault {
-    Fault { file: Some(segment.number), key: key.map(<[u8]>::to_vec), what, is_damaged: true }
+    Fault { file: Some(segment.number), key: key.map(<[u8]>::to_vec), what, is_damaged: true, by_hand: false }
+}
+
+/// A data file that is there and cannot be opened: what is in it is not known to be damaged.
+fn no_access(segment: &Segment, live: Option<&Live<'_>>, error: &DiskError) -> Fault {
+    let mut what = match error.kind() {
+        ErrorKind::PermissionDenied => StoreError::no_access(error).to_string(),
+        // What else is there is reported with what to do, if that is the cause.
+        _ => format!("its data file cannot be opened: {}", error.source),
+    };
+    if let Some(live) = live {
+        let users = live.puts.iter().filter(|put| !put.name.internal).count();
+        what.push_str(&format!("; objects in it that were not read: {users}"));
+    }
+    Fault { is_damaged: false, by_hand: true, ..fault(segment, None, what) }
 }
 
 /// What is wrong with a segment's files, and with its index but for its end.
@@ -142,7 +166,8 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
             Ok(None) => {}
             Ok(Some(what)) => report.faults.push(fault(segment, key, what)),
             Err(error) => {
-                report.faults.push(Fault { is_damaged: false, ..fault(segment, key, error.to_string()) });
+                let fault = fault(segment, key, error.to_string());
+                report.faults.push(Fault { is_damaged: false, by_hand: true, ..fault });
             }
         }
     }
