@@ -1,5 +1,6 @@
 //! Repairs what a check found, as far as that can be done: what is damaged is deleted, and what its index lacks is written.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -106,7 +107,8 @@ impl Store {
             self.objects.queue.stage_tombstones(&adopted.tombstones)?;
             self.flush()?;
         }
-        report.lost.extend(adopted.lost);
+        // What one round could not bring back, the next may report once more.
+        add_new(&mut report.lost, adopted.lost);
         // The heads were rewritten when the store was opened; the table is when it is closed.
         self.objects.segments.damage_was_repaired();
         for volume in self.objects.segments.give_up_files() {
@@ -166,5 +168,26 @@ impl Store {
         keep_tombstones(objects, segment, &bytes, salt)?;
         self.flush()?;
         self.remove_file(segment)
+    }
+}
+
+/// Adds keys that are not there yet, in their order.
+fn add_new(keys: &mut Vec<Vec<u8>>, more: Vec<Vec<u8>>) {
+    let mut known = keys.iter().cloned().collect::<HashSet<_>>();
+    keys.extend(more.into_iter().filter(|key| known.insert(key.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_several_rounds_report_as_lost_is_listed_once() {
+        let keys = |text: &str| text.split(' ').map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
+        let mut lost = Vec::new();
+        for round in ["c a", "a b c", "b d b"] {
+            add_new(&mut lost, keys(round));
+        }
+        assert_eq!(lost, keys("c a b d"));
     }
 }
