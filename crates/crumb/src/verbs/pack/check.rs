@@ -134,12 +134,13 @@ fn report_json(report: &CheckReport) -> Value {
 
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let place = Place::read(&args.store)?;
+    let (place, moved) = Place::read_to_repair(&args.store)?;
     let store = place.open(OpenOptions { move_aside: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);
     let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} segments")));
     progress.finish();
     let mut repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
+    repaired.found.faults.extend(moved);
     repaired.found.faults.extend(place.faults());
     repaired.left.extend(place.faults());
     if let Some(json) = &args.json {
