@@ -12,6 +12,7 @@ use crate::procedures::check::segment::cut_off;
 use crate::procedures::check::{CheckReport, Fault};
 use crate::procedures::compact::keep_tombstones;
 use crate::procedures::recover::adopt::{Stray, Strays, adopt};
+use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::recover::restore::write_anew;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
@@ -41,12 +42,18 @@ impl Store {
     /// only shows once the rest is repaired. What is lost for good is no longer expected.
     ///
     /// # Errors
-    /// When a disk cannot be written; [`StoreError::NoAccess`], before anything is changed, when a data file is there and cannot be
-    /// opened.
+    /// When a disk cannot be written. Before anything is changed: [`StoreError::NoAccess`] when a data file is there and cannot be
+    /// opened, [`StoreError::Misplaced`] when a file is under the name of a segment that did not write it.
     pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
         for segment in self.objects.segments.all_files() {
             if let Some(error) = segment.no_access() {
                 return Err(StoreError::no_access(&error));
+            }
+        }
+        self.readiness.wait_ready()?;
+        for segment in self.objects.segments.all_files() {
+            if let Some(error) = misplaced(&self.objects, &segment) {
+                return Err(error);
             }
         }
         let found = self.check(&mut progress)?;
@@ -155,7 +162,12 @@ impl Store {
     /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.
     fn give_up(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
-        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, segment)? else { return Ok(()) };
+        let read = match index_of_live(objects, segment) {
+            // A copy of another segment's: it names nothing of this one.
+            Err(StoreError::Foreign { .. }) => return self.remove_file(segment),
+            read => read?,
+        };
+        let Some(IndexRead { salt, bytes, .. }) = read else { return Ok(()) };
         for (_, index_record) in IndexRecords::new(&bytes, salt) {
             let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);

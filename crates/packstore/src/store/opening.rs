@@ -21,7 +21,7 @@ use crate::procedures::recover::restore::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::{Volume, hold, index_ends, is_full, read_head_or_copy, update_head};
-use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
+use crate::segments::volume_copy::{VolumeCopy, head_from_others, head_of_indexes, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
 use crate::store::in_the_way::{Way, clear_the_way, refuse_what_may_be_there};
@@ -292,13 +292,22 @@ fn open_volume(
     read_only: bool,
 ) -> Result<(VolumeHead, Option<String>, Option<disk::DiskLock>), StoreError> {
     // Looked at first: a directory that is no volume gets no lock file.
-    let (head, damage) = read_head_or_copy(disk)?;
+    let (head, damage) = head_of_its_segments(disk)?;
     if read_only {
         return Ok((head, damage, None));
     }
     let lock = hold(disk)?;
-    let (head, damage) = read_head_or_copy(disk)?;
+    let (head, damage) = head_of_its_segments(disk)?;
     Ok((head, damage, Some(lock)))
+}
+
+/// The head of a volume, or the copy of it where the head is another store's; and what is wrong with it.
+fn head_of_its_segments(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, Option<String>), StoreError> {
+    let (head, damage) = read_head_or_copy(disk)?;
+    Ok(match head_of_indexes(disk, &head) {
+        Some(copy) => (copy, Some("the file `volume` is of another store: its copy is used".to_owned())),
+        None => (head, damage),
+    })
 }
 
 /// Why a directory is not opened as a volume: when segments are there, its heads are what is lost, and not the store.

@@ -4,8 +4,10 @@
 //! a soak is many points from another seed. `CRUMB_CRASH_ONLY=seed:operation` tries one again.
 
 mod faults;
+mod interrupted;
 mod kills;
 mod lost;
+mod misplaced;
 mod model;
 mod points;
 mod rebuild;

@@ -13,6 +13,7 @@ use crate::objects::Objects;
 use crate::objects::read::Depth;
 use crate::procedures::recover::cut::{CutRecord, cut_records, looks_cut};
 use crate::procedures::recover::index::unindexed;
+use crate::procedures::recover::misplaced::misplaced;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::store::iterate::index_of_live;
@@ -23,6 +24,14 @@ pub(super) fn check_segment(
     segment: &Segment,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
+    if let Some(error) = misplaced(objects, segment) {
+        report.faults.push(Fault {
+            is_damaged: false,
+            by_hand: true,
+            ..fault(segment, None, error.to_string())
+        });
+        return Ok(());
+    }
     let is_filled = || segment.filling.load(Ordering::SeqCst) && !segment.is_unfit();
     // What is being written meanwhile may be read half.
     let was_filled = is_filled();
@@ -47,6 +56,10 @@ pub(super) fn check_segment(
     }
     wrong.extend(read.repaired.iter().map(|at| format!("the index has a flipped bit after byte {at}")));
     report.faults.extend(wrong.into_iter().map(|what| fault(segment, None, what)));
+    if let Some(error) = segment.no_access() {
+        report.faults.push(no_access(segment, Some(&live), &error));
+        return Ok(());
+    }
     let indexed = live.blocks(objects);
     check_objects(objects, segment, live.puts, report);
     if segment.lacks_data() {
@@ -56,10 +69,6 @@ pub(super) fn check_segment(
     if indexed < segment.live_blocks.load(Ordering::Relaxed) {
         for key in unindexed(objects, segment, &read)?.keys {
             let what = match key {
-    if let Some(error) = segment.no_access() {
-        report.faults.push(no_access(segment, Some(&live), &error));
-        return Ok(());
-    }
                 Some(key) => format!("the index lacks the index record of {}", printable(&key)),
                 None => "the index lacks the index record of a part of an object".to_owned(),
             };
