@@ -99,7 +99,7 @@ fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
                         assert_eq!((repaired.left, again), (vec![], vec![]), "{what}");
                         store
                             .put(b"new", b"body", PutOptions::default())
-                            .expect("it goes on");
+                            .expect("a repaired store takes objects");
                     }
                     Err(error) => panic!("{what}: {error}"),
                 }
