@@ -16,9 +16,11 @@
 
 mod channel;
 mod message_loop;
+mod mpi_end;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -144,8 +146,6 @@ All flags are those of `crumb run`. The record, the report and the store are ran
 
 /// Shorter than this a busy machine is taken for a dead one.
 const PATIENCE_MIN: Duration = Duration::from_secs(2);
-/// MPI_Finalize has no limit of its own, and waits for a rank that has died. All are known to come to it: it may be slow.
-const FINALIZE: Duration = Duration::from_secs(30);
 /// Where nobody could say how much.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         return code;
     }
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
-        eprintln!("error: MPI does not start; was this built with the MPI that `mpirun` belongs to?");
+        say("error: MPI does not start; was this built with the MPI that `mpirun` belongs to?");
         return ExitCode::FAILURE;
     };
     let world = universe.world();
@@ -184,12 +184,16 @@ fn main() -> ExitCode {
         }
         Err(error) => joined(&world, PATIENCE, &stop, move |channel| wrong_usage(channel.rank, &error)),
     };
-    message_loop::last_resort("MPI does not end", FINALIZE);
     let begun = std::time::Instant::now();
     // Ends MPI, which all do together.
     drop(universe);
     tracing::debug!(rank, took = ?begun.elapsed(), "MPI has ended");
     ExitCode::from(code)
+}
+
+/// A line on standard error, in one write: all ranks may say something at once, and the launcher passes on what it reads.
+fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// How long a rank may be dead before any other misses it. Nobody listens inside an interval; that of replicas has no silence.
@@ -219,7 +223,7 @@ fn joined(
     let verb = match std::thread::Builder::new().name("crumb".to_owned()).spawn(verb) {
         Ok(verb) => verb,
         Err(error) => {
-            eprintln!("error: cannot start a thread: {error}");
+            say(&format!("error: cannot start a thread: {error}"));
             message_loop.abort(1);
         }
     };

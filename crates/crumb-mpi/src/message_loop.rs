@@ -14,7 +14,7 @@
 //! rank that is dead, stopped or cut off is noticed by its silence and not waited for.
 //!
 //! Always holds: from the end of a warm-up to the end of its interval nothing is sent, but for an alarm, which ends
-//! the interval; MPI's own end is begun when it is known that all come to it, and has its limit.
+//! the interval; MPI's own end is begun when it is known that all come to it, and has its limit (`mpi_end`).
 //! Here: collectives, and sending and receiving bytes. In modules: `heartbeats` and the quiet period, `alarm`, `clocks`,
 //! `ending`.
 //! Not here: what the parts mean (`harness::ranks`).
@@ -38,7 +38,7 @@ use mpi::traits::{Communicator as _, Destination as _, Source as _};
 use quanta::{Clock, Instant};
 
 use self::alarm::Alarm;
-pub use self::ending::{last_resort, to_notice_and_clean_up};
+pub use self::ending::to_notice_and_clean_up;
 use crate::channel::{LastWord, MpiChannel, Reply, Request};
 
 const PART: Tag = 1;

@@ -9,6 +9,7 @@
 //! until the others must have missed the rank, which in a measured interval nobody does, and have come to their ends.
 //!
 //! Always holds: signals to stop go on to the rank; the rank does not outlive its supervisor; what it exits with is passed on.
+//! Not here: the limit of MPI's end, which the same process sees to (`mpi_end`).
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode};
@@ -17,9 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
+};
 use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::mpi_end::EndOfMpi;
+use crate::say;
 
 /// Set for the rank: its supervisor's process number.
 const WATCHED_BY: &str = "CRUMB_MPI_WATCHED_BY";
@@ -38,7 +44,7 @@ pub fn watched(stay: impl FnOnce() -> Duration) -> Option<ExitCode> {
         let set = set_parent_process_death_signal(Some(Signal::KILL));
         let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
         if set.is_err() || parent.is_none_or(|pid| *pid != *supervisor) {
-            eprintln!("error: the process that watched this rank is gone");
+            say("error: the process that watched this rank is gone");
             return Some(ExitCode::FAILURE);
         }
         return None;
@@ -55,8 +61,11 @@ fn watch(rank: &str, stay: impl FnOnce() -> Duration) -> anyhow::Result<ExitCode
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(WATCHED_BY, std::process::id().to_string());
+    let end = EndOfMpi::announced_by(&mut command).context("cannot make a pipe")?;
     let mut child = command.spawn().context("cannot start the process of this rank")?;
     let pid = Pid::from_child(&child);
+    let process = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the process of this rank")?;
+    end.watch(process, rank == "0").context("cannot watch the end of MPI")?;
     let dead = Arc::new(AtomicBool::new(false));
     let is_dead = Arc::clone(&dead);
     let pass_on = move || {
@@ -79,7 +88,8 @@ fn watch(rank: &str, stay: impl FnOnce() -> Duration) -> anyhow::Result<ExitCode
     };
     if signal != SIGALRM {
         let host = crate::message_loop::host();
-        eprintln!("crumb-mpi: rank {rank} on {host} was killed by {}; the others end soon", name_of(signal));
+        let signal = name_of(signal);
+        say(&format!("crumb-mpi: rank {rank} on {host} was killed by {signal}; the others end soon"));
         std::thread::sleep(stay());
     }
     Ok(ExitCode::from(SIGNALLED + signal as u8))

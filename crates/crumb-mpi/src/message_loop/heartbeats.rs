@@ -14,7 +14,7 @@ use quanta::Instant;
 use super::alarm::Alarm;
 use super::{ALARM, Doing, HEARTBEAT, MessageLoop, ONE};
 
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+pub(super) const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// What is sent this late before an interval may still be on its way when it begins.
 const BEFORE_HUSH: Duration = Duration::from_millis(100);
 

@@ -44,6 +44,12 @@ pub fn no_mpirun() -> bool {
     testkit::need(there).is_none()
 }
 
+/// Whether ranks are started by hydra, the launcher of MPICH.
+pub fn is_hydra() -> bool {
+    let version = mpirun().arg("--version").output().expect("mpirun starts");
+    String::from_utf8_lossy(&version.stdout).contains("HYDRA")
+}
+
 /// What a busy machine needs for making the largest file set here, several times over.
 const COMES_WITHIN: Duration = Duration::from_secs(120);
 

@@ -4,6 +4,7 @@
 
 mod job;
 mod lost;
+mod mpi_end;
 mod namespaces;
 mod replicas;
 mod together;
