@@ -43,6 +43,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "harness", "measure"]),
     ("dirscale", &["files", "harness", "measure"]),
+    ("dirlimit", &["measure"]),
     ("webload", &["harness", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),
     ("packstore", &["disk"]),
