@@ -331,9 +331,8 @@ fn find_files(
     files: &mut Vec<Option<Arc<Segment>>>,
 ) -> Result<Vec<Segment>, StoreError> {
     let mut names = HashSet::from_iter(disk.names()?);
-    for (name, _) in disk.other_than_files()? {
-        names.remove(&name);
-    }
+    let others = disk.other_than_files()?.into_iter().map(|(name, _)| name).collect::<HashSet<_>>();
+    names.retain(|name| !others.contains(name));
     end_removals(disk, access, &mut names)?;
     let most = crate::index::address::BLOCKS_MAX / u64::from(shape.segment_blocks);
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
@@ -362,7 +361,10 @@ fn find_files(
         let segment = Segment::new(number, index, disk.clone(), access, 0);
         segment.index_bytes.store(length, Ordering::Relaxed);
         if !has_body {
-            tracing::error!(file = number, volume = %disk.place(), "the body of a segment is missing: run `crumb pack repair`");
+            // What is in its place is reported with what to do.
+            if !others.contains(&Segment::data_name(number)) {
+                tracing::error!(file = number, volume = %disk.place(), "the body of a segment is missing: run `crumb pack repair`");
+            }
             segment.never_fill();
         }
         files[at] = Some(Arc::new(segment));
