@@ -70,12 +70,10 @@ mod tests {
 
     #[test]
     fn each_of_a_stream_is_kept_as_often_as_any_other() {
-        let mut sum = 0.0;
         let mut reservoir = Reservoir::new(500);
         (0..20_000_u32).for_each(|number| reservoir.offer(|| number));
         assert_eq!(reservoir.kept().len(), 500);
-        sum += reservoir.kept().iter().map(|number| f64::from(*number)).sum::<f64>();
-        let mean = sum / 500.0;
+        let mean = reservoir.kept().iter().map(|number| f64::from(*number)).sum::<f64>() / 500.0;
         // Its standard deviation is 258.
         assert!((mean - 10_000.0).abs() < 1100.0, "{mean}");
         let mut few = Reservoir::new(5);

@@ -87,14 +87,9 @@ fn in_threads(runs: u64, run: impl Fn(u64) -> Option<f64> + Sync) -> Vec<Option<
     };
     thread::scope(|scope| {
         let others: Vec<_> = (2..=threads)
-            .filter_map(|first| {
-                let name = "index".to_owned();
-                thread::Builder::new()
-                    .name(name)
-                    .spawn_scoped(scope, part(first))
-                    .ok()
-                    .map(Ok)
-                    .or(Some(Err(first)))
+            .map(|first| {
+                let builder = thread::Builder::new().name("index".to_owned());
+                builder.spawn_scoped(scope, part(first)).map_err(|_| first)
             })
             .collect();
         let mut all = part(1)();
