@@ -5,6 +5,7 @@ mod flags;
 mod measured;
 mod measuring;
 mod plan;
+mod predict;
 mod time_limit;
 
 use std::path::Path;
@@ -37,6 +38,9 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         refuse_database(path)?;
         can_be_written(path)?;
     }
+    if args.predict {
+        return predict::run(args, context);
+    }
     let census = args.census.as_deref().map(|name| census(name, context)).transpose()?;
     let stop = signals::stop_flag_of(context)?;
     let scan = scanned(&args.tree, &stop, context)?;
@@ -66,7 +70,7 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         total,
         measured,
     };
-    tell(&answer, args.json.as_deref())
+    tell(&answer.text(), &answer.json(), args.json.as_deref())
 }
 
 /// What each large directory would gain, and all together.
@@ -89,16 +93,16 @@ fn weighed(
     Ok((worth, total))
 }
 
-/// Writes it where it is wanted.
-fn tell(answer: &Answer<'_>, json: Option<&Path>) -> anyhow::Result<ExitStatus> {
+/// Writes an answer where it is wanted.
+fn tell(text: &str, figures: &serde_json::Value, json: Option<&Path>) -> anyhow::Result<ExitStatus> {
     match json {
-        Some(path) if path == Path::new("-") => print(&format!("{:#}\n", answer.json()))?,
+        Some(path) if path == Path::new("-") => print(&format!("{figures:#}\n"))?,
         Some(path) => {
-            std::fs::write(path, format!("{:#}\n", answer.json()))
+            std::fs::write(path, format!("{figures:#}\n"))
                 .with_context(|| format!("cannot write {}", path.display()))?;
-            print(&answer.text())?;
+            print(text)?;
         }
-        None => print(&answer.text())?,
+        None => print(text)?,
     }
     Ok(ExitStatus::Fine)
 }

@@ -3,6 +3,7 @@
 //! Two programs stand beside this one. `golden_records` compares records of timed runs, so it has the CPUs to itself.
 //! `house` holds what the texts and the sources must keep to, with no server and no root: `make quick` runs it.
 
+mod advise_predict;
 mod benchmark_pages;
 mod binary;
 mod clean;

@@ -7,14 +7,17 @@ use clap::Args;
 use dirscale::{Frequencies, Sizes};
 use files::Layout;
 
-use crate::quantities::{count, count_in, time};
+use crate::quantities::{QuantityError, count, count_in, time};
 
-/// Report which directories of a tree would gain from being managed, and how much per day.
+/// Report which directories of a tree would gain from being managed, and how much per day; or when they are full.
 ///
 /// Counts the tree. Then measures, in a scratch directory on the same file system, what operations cost by directory size,
 /// flat and managed (as `crumb run dirscale` does), and what a mount adds. It measures up to the size of the largest
 /// directory that can be filled in the time, and extrapolates beyond. It assumes that a directory's share of the day's
 /// operations equals its share of the files.
+///
+/// With --predict it measures nothing. It reports when the index of a directory (on ext4), the inodes and the bytes run out
+/// at the rate at which names are made now, as a range of names and of dates.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
@@ -57,6 +60,19 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=u64::MAX))]
     pub(super) ops_per_day: Option<u64>,
 
+    /// Report when directories' indexes, inodes and bytes run out, instead of what managing is worth
+    #[arg(long, conflicts_with_all = ["sizes", "layout", "time", "quick", "cold", "mix", "census", "ops_per_day"])]
+    pub(super) predict: bool,
+
+    /// Names made per day in the whole tree, as 40000 or 40k/day [default: by when a sample of names was made in the last
+    /// 7 days]
+    #[arg(long, value_name = "N", value_parser = growth, requires = "predict")]
+    pub(super) growth: Option<f64>,
+
+    /// Length of new names in bytes [default: as those that are there]
+    #[arg(long, value_name = "N", value_parser = count_in::<u8>(1..=255), requires = "predict")]
+    pub(super) name_length: Option<u8>,
+
     /// Directories to list
     #[arg(long, value_name = "N", default_value = "10", value_parser = count::<usize>)]
     pub(super) top: usize,
@@ -76,6 +92,10 @@ Examples:
     crumb advise /news --census last
   A first look in 15 seconds:
     crumb advise /news --quick
+  When is this directory full?
+    crumb advise /var/mail/new --predict
+  The same for 40,000 names a day of 16 bytes:
+    crumb advise /var/mail/new --predict --growth 40000/day --name-length 16
   Manage what gains:
     crumb advise /news --json - |
       jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
@@ -90,6 +110,12 @@ impl AdviseArgs {
     pub(super) fn limit(&self) -> Duration {
         if self.quick { QUICK } else { self.time }
     }
+}
+
+/// Names a day, with or without the words for a day.
+fn growth(text: &str) -> Result<f64, QuantityError> {
+    let number = ["/day", "/d"].iter().find_map(|day| text.strip_suffix(day)).unwrap_or(text);
+    count_in::<u64>(1..=1_000_000_000_000)(number).map(|names| names as f64)
 }
 
 fn layout(text: &str) -> Result<Layout, measure::ValueError> {
