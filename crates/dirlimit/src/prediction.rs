@@ -284,7 +284,7 @@ fn assumptions(
     }
     let indexed = directories.iter().any(|one| matches!(one.limit, Limit::Index(_)));
     if indexed {
-        let lengths = if options.name_bytes.is_some() { "as given" } else { "like those there" };
+        let lengths = if options.name_bytes.is_some() { "as given" } else { "as those there" };
         all.push(format!(
             "new names are as long {lengths}, and none is removed; the first refused name ends the range, others may still \
              fit"
