@@ -31,7 +31,7 @@ impl Filled {
     fn up_to(&mut self, names: u64) -> Option<Errno> {
         while self.names < names {
             let source = self.sources.join((self.names / LINKS_MAX).to_string());
-            if self.names % LINKS_MAX == 0 {
+            if self.names.is_multiple_of(LINKS_MAX) {
                 fs::write(&source, "").expect("room for a file");
             }
             let name = self.directory.join(format!("{:0width$}", self.names, width = self.name_bytes));
