@@ -51,9 +51,9 @@ pub enum Limit {
 /// Days from now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Days {
-    /// At least so many.
+    /// The fewest days.
     pub from: f64,
-    /// At most so many; none when the growth may be zero.
+    /// The most days; none when the growth may be zero.
     pub to: Option<f64>,
 }
 

@@ -21,7 +21,8 @@ const UPDATE: &str = "UPDATE_GOLDENS";
 const ENDINGS: [&str; 6] = ["_us", "_s", "_ms", "_minutes", "_per_sec", "_us_per_article"];
 
 /// Names without such an ending whose values the machine decides too.
-const MASKED: [&str; 18] = [
+const MASKED: [&str; 19] = [
+    "sent_together_share",
     "transport_full_share",
     "id",
     "started",

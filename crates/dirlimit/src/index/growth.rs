@@ -230,7 +230,7 @@ impl Tree {
         self.overflows.push(Reverse((leaf.overflows_at.to_bits(), at as u32)));
     }
 
-    /// Goes on to the next name that does not fit into its leaf.
+    /// Continues to the next name that does not fit into its leaf.
     fn step(&mut self) -> Step {
         let Reverse((at, leaf)) = self.overflows.pop().expect("each leaf overflows at some time");
         self.now = f64::from_bits(at);

@@ -9,9 +9,9 @@ use super::{Records, Shape, Tree};
 /// A number of names that is known from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Names {
-    /// At least so many, with near certainty.
+    /// The fewest names, with near certainty.
     pub low: f64,
-    /// At most so many.
+    /// The most names.
     pub high: f64,
 }
 
@@ -31,7 +31,7 @@ const RUNS: std::ops::RangeInclusive<u64> = 16..=200;
 const USED_SHARE: f64 = 0.6;
 /// The largest blocks that are simulated. An index of larger ones has millions of leaves.
 const BLOCK_BYTES_MAX: u32 = 8192;
-/// Of so many runs, the most extreme one at either end is left out.
+/// Number of runs of which the most extreme one at either end is left out.
 const RUNS_PER_OUTLIER: usize = 200;
 /// The ends of few runs are too near: the range is widened at either end by this many standard deviations, divided by the runs.
 const DEVIATIONS_OF_FEW: f64 = 24.0;

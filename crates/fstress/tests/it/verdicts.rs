@@ -291,9 +291,9 @@ fn a_bound_that_few_samples_judge_is_said_to_be() {
 
 #[test]
 fn the_reasons_of_each_level_are_said_by_themselves() {
-    // Each request takes 3 ms to send: those of the first level are late, and those of the second cannot all be sent.
-    let slow = HeldUp::Sends(1, Duration::from_millis(3));
-    let (outcome, begun) = held_up(QUICK, &[200.0, 500.0], slow, 0);
+    // Each twentieth request takes 12 ms to send: those behind it are late in the first level, and cannot all be sent in the second.
+    let slow = HeldUp::Sends(20, Duration::from_millis(12));
+    let (outcome, begun) = held_up(QUICK, &[200.0, 4000.0], slow, 0);
     assert_eq!(begun, [1, 2, 1, 2]);
     let texts: Vec<&str> = outcome
         .verdict
@@ -303,7 +303,7 @@ fn the_reasons_of_each_level_are_said_by_themselves() {
         .map(|reason| reason.text.as_str())
         .collect();
     assert!(texts.len() == 2 && texts[0].starts_with("at 200/s: "), "{texts:?}");
-    assert!(texts[1].starts_with("at 500/s: ") && texts[1].contains("did not send"), "{texts:?}");
+    assert!(texts[1].starts_with("at 4000/s: ") && texts[1].contains("did not send"), "{texts:?}");
 }
 
 /// Symptom: a level interrupted after 1 s of 10 counted as held, as all that was due by then was answered.

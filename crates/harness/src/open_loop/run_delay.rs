@@ -1,7 +1,7 @@
 //! How long a thread waited for a CPU: `/proc/thread-self/schedstat`, its second number (proc(5)).
 //!
-//! It counts from the moment the thread could run, so that a wake-up from an idle state is in it. Whoever wants the delay of one
-//! sleep must [`mark`](RunDelay::mark) its beginning: what was not asked for adds up.
+//! It counts from the moment the thread could run, so that a wake-up from an idle state is in it. For the delay of one sleep
+//! the caller must [`mark`](RunDelay::mark) its beginning: what was not asked for adds up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -4,7 +4,6 @@
 //! a soak is many points from another seed. `CRUMB_CRASH_ONLY=seed:operation` tries one again.
 
 mod faults;
-mod interrupted;
 mod kills;
 mod lost;
 mod misplaced;

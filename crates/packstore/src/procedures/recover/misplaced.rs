@@ -1,8 +1,8 @@
 //! Files under a segment's name that another segment wrote: renamed, swapped, or from another store.
 //!
 //! 1. A data file is read until it shows a record of its segment. Each record's checksum covers the salt of its segment, so that a whole
-//!    record of another one tells which that is.
-//! 2. Without a data file the head of the index tells.
+//!    record of another one says which that is.
+//! 2. Without a data file the head of the index says it.
 //! 3. A file of a segment of this store that has such a file itself is a copy: it is worth nothing.
 //!
 //! Always holds: what another segment lacks, or another store wrote, is not written over, and a repair refuses while it is there.
@@ -28,9 +28,9 @@ const FIRST_LOOK_BYTES: usize = 8 << 10;
 /// Which segment wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
-    /// That of its name, as far as can be told.
+    /// That of its name, as far as is known.
     Own,
-    /// Nothing tells: it is empty, or not there.
+    /// Unknown: it is empty, or not there.
     None,
     /// Another segment of the store.
     Segment(u32),

@@ -32,7 +32,7 @@ fn no_verb_deletes_a_data_file_whose_index_is_missing_and_its_objects_are_recove
         let image = disk.process_end();
         image.remove(INDEX).expect("removed");
         let before = image.bytes(BODY).expect("it is there");
-        // Looking changes nothing, and tells.
+        // A check changes nothing, and reports it.
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let looking = Store::open(vec![Arc::new(image.clone())], options).expect("it opens");
         all_there(&looking, "read-only");
@@ -47,7 +47,7 @@ fn no_verb_deletes_a_data_file_whose_index_is_missing_and_its_objects_are_recove
         all_there(&store, verb);
         let found = store.check(|_, _| {}).expect("checked");
         assert_eq!(found.faults, [], "{verb}");
-        // Those that were deleted may be back, and are told of as all that were recovered.
+        // Those that were deleted may be back, and are reported like all that were recovered.
         for number in (0..40).filter(|&number| get(&store, number).is_some()) {
             assert!(found.recovered.contains(&key(number)), "{verb}: {number} is not listed");
         }
