@@ -6,7 +6,6 @@
 mod faults;
 mod kills;
 mod lost;
-mod misplaced;
 mod model;
 mod points;
 mod rebuild;

@@ -66,8 +66,7 @@ fn look(objects: &Objects, segment: &Segment, run: &[Suspect], torn: &mut HashSe
         }
         // Where one cannot be read, the others may be whole.
         Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(objects, segment, one, torn)),
-        // It may be whole too: it counts, so that reading it is an error, and its index record stays.
-        Err(_) => {}
+        Err(_) => torn.extend(run.iter().map(|suspect| suspect.found)),
     }
 }
 
