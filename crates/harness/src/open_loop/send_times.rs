@@ -30,7 +30,7 @@ impl<M: Moment> SendTimes<M> {
     }
 
     /// A request that was planned for `due` has been sent at `sent`. `log` is none where requests are not counted, as while
-    /// warming up. What waited for room in the transport is not the generator's, and is not told here.
+    /// warming up. A request that waited for room in the transport is late through no fault of the generator: it does not count here.
     #[inline]
     pub fn sent(&mut self, due: M, sent: M, log: Option<&mut LatenessLog>) {
         let late = sent.since(due);
