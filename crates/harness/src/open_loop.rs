@@ -25,7 +25,7 @@ pub use self::lateness::{
 };
 pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
-pub use self::reply_times::{ReplyTime, ReplyTimes, TakenReply};
+pub use self::reply_times::{ReplyTime, ReplyTimes, Sleep, TakenReply};
 pub use self::run_delay::RunDelay;
 pub use self::send_times::SendTimes;
 pub use self::shortfall::{Culprit, Shortfall, TRANSPORT_FULL};

@@ -81,8 +81,8 @@ struct Replies<'r> {
     batch: &'r mut Batch,
     statistics: &'r mut Statistics,
     looks: u32,
-    /// The last look was a sleep.
-    slept: bool,
+    /// Of a last look that was a sleep: whether it lasted to its end.
+    slept_to_the_end: Option<bool>,
 }
 
 impl Waiter for Replies<'_> {
@@ -95,9 +95,10 @@ impl Waiter for Replies<'_> {
 
     fn look(&mut self, until: Option<Instant>) -> std::io::Result<usize> {
         self.looks += 1;
-        self.slept = until.is_some();
-        self.statistics.looks(self.slept);
-        self.connections.look(until, self.batch)
+        self.statistics.looks(until.is_some());
+        let ready = self.connections.look(until, self.batch);
+        self.slept_to_the_end = until.map(|until| Instant::now() >= until);
+        ready
     }
 }
 
@@ -162,9 +163,10 @@ impl<'a> Generator<'a> {
             }
             let waits_from = Instant::now();
             let (connections, statistics) = (&self.connections, &mut self.statistics);
-            let mut replies = Replies { connections, batch: &mut batch, statistics, looks: 0, slept: false };
+            let mut replies =
+                Replies { connections, batch: &mut batch, statistics, looks: 0, slept_to_the_end: None };
             let ready = self.pacer.wait(Some(until), &mut replies);
-            let Replies { looks, slept, .. } = replies;
+            let Replies { looks, slept_to_the_end, .. } = replies;
             let ready = ready.map_err(WebloadError::setup("the generator's wait for replies"))?;
             // What the first look finds was there already.
             if (ready == 0 || looks > 1)
@@ -175,7 +177,7 @@ impl<'a> Generator<'a> {
             for event in &batch.ready {
                 self.on_ready(*event);
             }
-            self.statistics.looked(slept);
+            self.statistics.looked(slept_to_the_end);
         }
         self.end_phase(Instant::now());
         self.give_up(stopped);

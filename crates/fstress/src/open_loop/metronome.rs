@@ -518,9 +518,8 @@ impl Waiter for Replies<'_, '_> {
     #[inline]
     fn look(&mut self, until: Option<Instant>) -> Result<usize, TransportError> {
         let Self { clock, transport, planner, flights, count, first_done } = self;
-        let slept = until.is_some();
         if count.is_open {
-            count.look(clock.now(), slept);
+            count.look(clock.now(), until.is_some());
         }
         let taken = transport.poll(until, &mut |completion| {
             first_done.get_or_insert(completion.done);
@@ -534,7 +533,7 @@ impl Waiter for Replies<'_, '_> {
         });
         // What came before the connection broke counts as well.
         if count.is_open {
-            count.taken(slept);
+            count.taken(until.map(|until| clock.now() >= until));
         }
         taken
     }

@@ -26,7 +26,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts how one operation ended. `latency` is none where it is known later: see [`Self::latency`].
+    /// Counts how one operation ended. Without a `latency` the caller adds it later, by [`Self::latency`].
     #[inline]
     pub fn settle(&mut self, outcome: &Outcome<'_>, retransmits: u32, latency: Option<Duration>) {
         self.retransmitted += u64::from(retransmits);
@@ -34,13 +34,15 @@ impl Tally {
             Outcome::Ok(reply) => {
                 self.ok += 1;
                 self.bytes += file_bytes(reply);
-                latency.into_iter().for_each(|latency| self.histogram.record(latency));
             }
-            Outcome::Cancelled => {
-                self.cancelled += 1;
-                latency.into_iter().for_each(|latency| self.histogram.record(latency));
+            Outcome::Cancelled => self.cancelled += 1,
+            failed => {
+                problem_name(failed).into_iter().for_each(|name| self.error(name));
+                return;
             }
-            failed => problem_name(failed).into_iter().for_each(|name| self.error(name)),
+        }
+        if let Some(latency) = latency {
+            self.latency(latency);
         }
     }
 

@@ -11,7 +11,8 @@
 //!    when nothing was there, or since the sleeping thread could run (`run_delay`): they are spread evenly over that time.
 //! 3. A reply without a stamp arrived in that time, too. One that woke the thread waited as long as the thread did.
 //! 4. The first of several that woke a sleeping thread arrived when the thread could run. That is known, and so its latency ends
-//!    there and not at the stamp that it shares; the last of them has the stamp. Those in between are spread evenly.
+//!    there and not at the stamp that it shares; the last of them has the stamp. Those in between are spread evenly. Where the
+//!    timer of the sleep may have woken the thread, this is not known, and they are spread as in 2.
 //! 5. What the quickest reply took from the stamp to this program is the kernel's own way to a reader that waits. It is a
 //!    part of the way to the storage, as sending is, and no lateness. It counts up to 10 us.
 //!
@@ -37,6 +38,15 @@ pub struct TakenReply {
     pub late: Duration,
     /// How long it is known to have been there before it was taken; no latency has it.
     pub lay: Duration,
+}
+
+/// A look that was a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// How long the thread waited for a CPU after it could run.
+    pub run_delay: Duration,
+    /// Whether the sleep lasted so long that its timer, and no reply, may have ended it.
+    pub to_the_end: bool,
 }
 
 /// Times of one reply.
@@ -92,10 +102,9 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
         self.replies.len() > 1 || self.replies.iter().any(|(_, reply)| reply.arrived.is_none())
     }
 
-    /// Hands over the replies of the look. `run_delay`: how long this thread waited for a CPU in a look that was a sleep;
-    /// none for another.
+    /// Hands over the replies of the look. `sleep` is none for a look that was none.
     #[inline]
-    pub fn taken(&mut self, run_delay: Option<Duration>, mut count: impl FnMut(K, TakenReply)) {
+    pub fn taken(&mut self, sleep: Option<Sleep>, mut count: impl FnMut(K, TakenReply)) {
         let mut begin = 0;
         while begin < self.replies.len() {
             let ReplyTime { done, arrived, .. } = self.replies[begin].1;
@@ -103,12 +112,13 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
             let of = self.replies[begin..].iter().take_while(alike).count();
             let last = arrived.map_or(Duration::ZERO, |arrived| done.since(arrived));
             // How long before `done` the first of them may have arrived.
-            let first = match (run_delay, self.before) {
-                (Some(run_delay), _) => run_delay.saturating_sub(self.replies[begin].1.lay),
+            let first = match (sleep, self.before) {
+                (Some(sleep), _) => sleep.run_delay.saturating_sub(self.replies[begin].1.lay),
                 (None, Some(before)) => done.since(before),
                 (None, None) => Duration::ZERO,
             };
-            let woke = begin == 0 && of > 1 && arrived.is_some() && run_delay.is_some();
+            let woke =
+                begin == 0 && of > 1 && arrived.is_some() && sleep.is_some_and(|sleep| !sleep.to_the_end);
             for number in 0..of {
                 let (key, reply) = self.replies[begin + number];
                 let place = (number as u32, of as u32);
@@ -116,7 +126,7 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
                 let late = match arrived {
                     Some(_) if woke => spread_after_the_first((first, last), place),
                     Some(_) => last + spread((first, last), place),
-                    None => late_without_stamp(run_delay.is_some(), first, place),
+                    None => late_without_stamp(sleep.is_some(), first, place),
                 };
                 let origin = reply.waited_for_room_since.unwrap_or(reply.sent);
                 let (from_sent, without_sending) = (done.since(reply.sent), done.since(origin));
@@ -184,6 +194,7 @@ mod tests {
 
     /// Lateness of replies found by a look at 5,000 us, with nothing there at 1,000 us.
     fn late_us(replies: &[ReplyTime<Duration>], run_delay: Option<Duration>) -> Vec<u64> {
+        let sleep = run_delay.map(|run_delay| Sleep { run_delay, to_the_end: false });
         let mut times = ReplyTimes::new();
         times.reply((), reply(10, Some(10)));
         times.taken(None, |(), _| ());
@@ -191,7 +202,7 @@ mod tests {
         times.look(us(5_000));
         replies.iter().for_each(|reply| times.reply((), *reply));
         let mut late = Vec::new();
-        times.taken(run_delay, |(), reply| late.push(reply.late.as_micros() as u64));
+        times.taken(sleep, |(), reply| late.push(reply.late.as_micros() as u64));
         late
     }
 
@@ -213,14 +224,14 @@ mod tests {
     }
 
     /// Of each: microseconds from sending at 0 to the end of its latency, how late that may still be, how long it lay there.
-    fn taken_us(replies: &[ReplyTime<Duration>], run_delay: Duration) -> Vec<[u64; 3]> {
+    fn taken_us(replies: &[ReplyTime<Duration>], sleep: Sleep) -> Vec<[u64; 3]> {
         let mut times = ReplyTimes::new();
         times.reply((), reply(10, Some(10)));
         times.taken(None, |(), _| ());
         times.look(us(1_000));
         replies.iter().for_each(|reply| times.reply((), *reply));
         let mut all = Vec::new();
-        times.taken(Some(run_delay), |(), taken| {
+        times.taken(Some(sleep), |(), taken| {
             let TakenReply { from_sent, late, lay, .. } = taken;
             all.push([from_sent, late, lay].map(|span| span.as_micros() as u64));
         });
@@ -230,16 +241,30 @@ mod tests {
     #[test]
     fn the_first_that_woke_a_sleeper_arrived_as_it_could_run_and_the_last_when_its_stamp_says() {
         let stamped = ReplyTime { lay: us(100), ..reply(5_000, Some(5_000)) };
-        assert_eq!(taken_us(&[stamped; 2], us(500)), [[4_600, 0, 500], [5_000, 0, 100]]);
-        assert_eq!(taken_us(&[stamped; 3], us(500)), [[4_600, 0, 500], [5_000, 200, 100], [5_000, 0, 100]]);
-        assert_eq!(taken_us(&[stamped; 2], us(20)), [[5_000, 0, 100], [5_000, 0, 100]], "both as it woke");
-        assert_eq!(taken_us(&[stamped], us(500)), [[5_000, 0, 100]], "alone it has its own stamp");
+        let delayed = |us_| Sleep { run_delay: us(us_), to_the_end: false };
+        assert_eq!(taken_us(&[stamped; 2], delayed(500)), [[4_600, 0, 500], [5_000, 0, 100]]);
+        assert_eq!(
+            taken_us(&[stamped; 3], delayed(500)),
+            [[4_600, 0, 500], [5_000, 200, 100], [5_000, 0, 100]]
+        );
+        assert_eq!(
+            taken_us(&[stamped; 2], delayed(20)),
+            [[5_000, 0, 100], [5_000, 0, 100]],
+            "both as it woke"
+        );
+        assert_eq!(taken_us(&[stamped], delayed(500)), [[5_000, 0, 100]], "alone it has its own stamp");
+        // None of them need have woken it: no latency is shortened, and the first may be late.
+        let timer = Sleep { to_the_end: true, ..delayed(500) };
+        assert_eq!(taken_us(&[stamped; 2], timer), [[5_000, 200, 100], [5_000, 0, 100]]);
     }
 
     #[test]
     fn what_another_stamp_has_did_not_wake_the_sleeper() {
         let stamp = |at| ReplyTime { lay: us(100), ..reply(at, Some(at)) };
-        let late = taken_us(&[stamp(4_000), stamp(5_000), stamp(5_000)], us(500));
+        let late = taken_us(
+            &[stamp(4_000), stamp(5_000), stamp(5_000)],
+            Sleep { run_delay: us(500), to_the_end: false },
+        );
         assert_eq!(late, [[4_000, 0, 100], [5_000, 200, 100], [5_000, 0, 100]]);
     }
 

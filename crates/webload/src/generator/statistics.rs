@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, SendTimes, WaitChoice};
+use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, SendTimes, Sleep, WaitChoice};
 use measure::LatencyHistogram;
 
 use super::Counted;
@@ -103,11 +103,13 @@ impl Statistics {
         }
     }
 
-    /// All replies of a look, which may have been a sleep, are counted.
-    pub fn looked(&mut self, slept: bool) {
+    /// All replies of a look are counted. `slept_to_the_end` is none for a look that was no sleep.
+    pub fn looked(&mut self, slept_to_the_end: Option<bool>) {
         let Self { times, run_delay, tallies, .. } = self;
-        let delay = (slept && times.is_delay_wanted()).then(|| run_delay.since_last());
-        times.taken(delay, |phase, reply| tallies[phase as usize].lateness.answered(reply));
+        let sleep = slept_to_the_end
+            .filter(|_| times.is_delay_wanted())
+            .map(|to_the_end| Sleep { run_delay: run_delay.since_last(), to_the_end });
+        times.taken(sleep, |phase, reply| tallies[phase as usize].lateness.answered(reply));
     }
 
     /// It has gone out for the first time.

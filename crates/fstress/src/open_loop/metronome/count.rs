@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use files::{Completion, OpKind, Outcome, Reply, Status};
-use harness::open_loop::{LatenessLog, ReplyTime, ReplyTimes, RunDelay, SendTimes};
+use harness::open_loop::{LatenessLog, ReplyTime, ReplyTimes, RunDelay, SendTimes, Sleep};
 use harness::{Live, Stage};
 use measure::LatencyHistogram;
 use quanta::Instant;
@@ -63,16 +63,16 @@ pub struct Good {
 
 /// The counting of one load point.
 pub struct Count<'a> {
-    pub point: u32,
-    pub samples: Option<&'a mut Samples>,
-    pub counted_from: Instant,
-    pub end: Instant,
+    point: u32,
+    samples: Option<&'a mut Samples>,
+    counted_from: Instant,
+    end: Instant,
     pub tallies: Tallies,
     pub is_open: bool,
     pub lateness: LatenessLog,
     /// Replies of the look under way: their latencies count when all are there.
-    pub times: ReplyTimes<Instant, Good>,
-    pub run_delay: RunDelay,
+    times: ReplyTimes<Instant, Good>,
+    run_delay: RunDelay,
     pub full: Duration,
     pub away: Duration,
     /// When the last answer to any request came.
@@ -80,13 +80,13 @@ pub struct Count<'a> {
     /// Counted requests that were sent after it.
     pub sent_since_answer: u64,
     /// Since the last look at the progress; all operations, counted or not.
-    pub recent: LatencyHistogram,
-    pub recent_late: LatencyHistogram,
-    pub send_times: SendTimes<Instant>,
+    recent: LatencyHistogram,
+    recent_late: LatencyHistogram,
+    send_times: SendTimes<Instant>,
     pub recent_sent: u64,
-    pub recent_ok: u64,
-    pub recent_errors: u64,
-    pub told_at: Option<Instant>,
+    recent_ok: u64,
+    recent_errors: u64,
+    told_at: Option<Instant>,
     pub sent: u64,
     pub unsent: u64,
     pub ok: InTime,
@@ -95,7 +95,7 @@ pub struct Count<'a> {
     pub idle: Duration,
     /// The transport refused a request, and what was due meanwhile has not all gone out yet.
     pub behind: bool,
-    pub in_flight_by_kind: [u64; OpKind::COUNT],
+    in_flight_by_kind: [u64; OpKind::COUNT],
 }
 
 impl<'a> Count<'a> {
@@ -243,12 +243,14 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// The replies of a look, which may have been a sleep, are all there.
+    /// The replies of a look are all there. `slept_to_the_end` is none for a look that was no sleep.
     #[inline]
-    pub fn taken(&mut self, slept: bool) {
+    pub fn taken(&mut self, slept_to_the_end: Option<bool>) {
         let Self { times, run_delay, lateness, tallies, samples, .. } = self;
-        let delay = (slept && times.is_delay_wanted()).then(|| run_delay.since_last());
-        times.taken(delay, |Good { kind, due, sent_late }, reply| {
+        let sleep = slept_to_the_end
+            .filter(|_| times.is_delay_wanted())
+            .map(|to_the_end| Sleep { run_delay: run_delay.since_last(), to_the_end });
+        times.taken(sleep, |Good { kind, due, sent_late }, reply| {
             let latency = reply.without_sending;
             tallies.of(kind).latency(latency);
             lateness.from_planned.record(latency + sent_late);
