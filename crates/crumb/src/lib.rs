@@ -108,7 +108,7 @@ enum Verb {
     /// Find and repair damage in a tree with managed directories
     #[cfg(feature = "mount")]
     Check(verbs::check::CheckArgs),
-    /// Report which directories of a tree would gain from being managed
+    /// Report which directories of a tree would gain from being managed, or when they are full
     #[cfg(feature = "mount")]
     Advise(verbs::advise::AdviseArgs),
     /// Create, fill, inspect and repair a packed store: millions of small objects in few files

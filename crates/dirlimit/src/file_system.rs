@@ -73,10 +73,9 @@ fn is_ext4(kind: &str) -> bool {
     ["ext2", "ext3", "ext4"].contains(&kind)
 }
 
-/// The deepest and latest mount above a path.
+/// The mount that a path is seen through.
 fn mount_of(path: &Path) -> Option<MountInfo> {
-    let above = MountInfo::all().ok()?.into_iter().filter(|mount| path.starts_with(&mount.point));
-    above.max_by_key(|mount| mount.point.components().count())
+    MountInfo::governing(path, &MountInfo::all().ok()?).cloned()
 }
 
 /// The option `max_dir_size_kb`.

@@ -6,6 +6,7 @@
 //! Always holds: an end that is not known is `None` and not a large number; what was assumed is a sentence in `assumptions`.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FileType;
@@ -126,19 +127,23 @@ pub fn predict(tree: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<
     let growth = options
         .growth_per_day
         .map_or_else(|| Growth::sampled(walked.names, &walked.inodes, now_s), Growth::given);
-    let directories: Vec<DirectoryPrediction> = walked
+    let directories = walked
         .large
         .iter()
         .map(|counted| {
+            // A simulation takes up to some seconds.
+            if watch.stop.load(Ordering::Relaxed) {
+                return Err(DirlimitError::Stopped { path: tree.clone() });
+            }
             let growth = match options.growth_per_day {
                 // The whole of an empty tree falls to its own directory.
                 Some(_) if walked.names == 0 => growth,
                 Some(_) => growth.times(counted.names as f64 / walked.names as f64),
                 None => Growth::sampled(counted.names, &counted.inodes(), now_s),
             };
-            predicted(counted, &file_system, growth, options.name_bytes)
+            Ok(predicted(counted, &file_system, growth, options.name_bytes))
         })
-        .collect();
+        .collect::<Result<Vec<_>, _>>()?;
     let free = file_system.inodes_free;
     let inodes = file_system
         .has_fixed_inodes()

@@ -1,4 +1,4 @@
-//! The error of a value in a flag or a file that is none of those allowed.
+//! The error for a value, of a flag or in a file, that is not allowed.
 
 /// Says what is wrong with the value and which ones are allowed. The caller names the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! One directory index that grows name by name until it refuses one.
 //!
 //! Hashes of names are uniform, so a leaf is fully described by the width of its interval of hashes and by what it holds:
-//! its names are spread evenly over the interval, but for the one that a split put at its beginning. Time is counted in names. A leaf of width `w` gets its next `k` names
-//! after a time that has a gamma distribution of shape `k` and rate `w`, independently of all other leaves. So the simulation
-//! draws the moment at which each leaf overflows and goes from split to split, never from name to name: a run costs one
-//! step per leaf, whatever the number of names.
+//! its names are spread evenly over the interval, but for the one that a split put at its beginning. Time is counted in
+//! names. A leaf of width `w` gets its next `k` names after a time that has a gamma distribution of shape `k` and rate `w`,
+//! independently of all other leaves. So the simulation draws the moment at which each leaf overflows and goes from split to
+//! split, never from name to name: a run costs one step per leaf, whatever the number of names.
 //!
 //! 1. `arm` draws how many more names fit into a leaf, and when the first one comes that does not fit.
 //! 2. `step` takes the leaf that overflows next. If its node is full, the node is split; if the root is full too, the name
@@ -269,8 +269,8 @@ impl Tree {
             (self.leaves[at].full, self.leaves[at].width, self.leaves[at].refused_bytes);
         let moved = self.moved(full);
         let kept = Held { names: full.names - moved.names, bytes: full.bytes - moved.bytes };
-        // Of the uniform hashes in order, the one that is the first to move; the name at the interval's beginning is none of
-        // them.
+        // The boundary is the hash of the first name that moves, counted among the uniform hashes in order. A name at the
+        // interval's beginning is not random and does not count.
         let before = kept.names + u32::from(!self.leaves[at].begins_with_name);
         let shapes = (f64::from(before.max(1)), f64::from(moved.names.max(1)));
         let boundary = Beta::new(shapes.0, shapes.1).expect("positive shapes").sample(&mut self.rng);

@@ -29,8 +29,8 @@ impl<M: Moment> SendTimes<M> {
         Self { last: None }
     }
 
-    /// A request that was planned for `due` has been sent at `sent`. `log` is none where requests are not counted, as while
-    /// warming up. A request that waited for room in the transport is late through no fault of the generator: it does not count here.
+    /// A request that was planned for `due` has been sent at `sent`. It counts in `log`; the warm-up has no log. A request that
+    /// waited for room in the transport is late through no fault of the generator: do not call this for it.
     #[inline]
     pub fn sent(&mut self, due: M, sent: M, log: Option<&mut LatenessLog>) {
         let late = sent.since(due);

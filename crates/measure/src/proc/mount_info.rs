@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,15 @@ impl MountInfo {
         let source = unescaped(after.next()?).into();
         let of_system = String::from_utf8_lossy(after.next().unwrap_or_default());
         Some(Self { point, kind, source, options: format!("{of_mount},{of_system}") })
+    }
+
+    /// The one of some mounts that a path without symbolic links is seen through.
+    pub fn governing<'a>(path: &Path, mounts: &'a [Self]) -> Option<&'a Self> {
+        // Later lines cover earlier ones, and of equals the last counts.
+        mounts
+            .iter()
+            .filter(|mount| path.starts_with(&mount.point))
+            .max_by_key(|mount| mount.point.components().count())
     }
 
     /// Whether this option is set, `ro` and `sync` for the whole file system too.

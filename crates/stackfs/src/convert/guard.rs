@@ -163,19 +163,10 @@ pub(crate) fn refuse_covered(tree: &Path) -> Result<(), ConvertError> {
 
 /// The mount of ours at, above or in a path.
 fn covering<'a>(real: &Path, mounts: &'a [MountInfo]) -> Option<&'a MountInfo> {
-    let governing = governing(real, mounts).filter(|mount| mount.is_ours());
+    let governing = MountInfo::governing(real, mounts).filter(|mount| mount.is_ours());
     governing.or_else(|| {
         mounts.iter().find(|mount| mount.is_ours() && mount.point != *real && mount.point.starts_with(real))
     })
-}
-
-/// The mount that a path is seen through.
-fn governing<'a>(real: &Path, mounts: &'a [MountInfo]) -> Option<&'a MountInfo> {
-    // Later lines cover earlier ones, and of equals the last counts.
-    mounts
-        .iter()
-        .filter(|mount| real.starts_with(&mount.point))
-        .max_by_key(|mount| mount.point.components().count())
 }
 
 /// For a mount that starts: a lock on its lower root, to be held until the mount shows in the kernel's table; none
@@ -204,7 +195,7 @@ fn lock(path: &Path, at: &Path, directory: File, operation: FlockOperation) -> R
 
 fn refuse_mounted(path: &Path, real: &Path, mounts: &[MountInfo]) -> Result<(), ConvertError> {
     let refused = |by: String| Err(ConvertError::Mounted { path: path.to_owned(), by });
-    if let Some(mount) = governing(real, mounts).filter(|mount| mount.is_ours()) {
+    if let Some(mount) = MountInfo::governing(real, mounts).filter(|mount| mount.is_ours()) {
         return refused(format!("the mount that shows it, {}", mount.point.display()));
     }
     let over = mounts

@@ -109,7 +109,7 @@ impl PredictionText<'_> {
         let first =
             of_directories.chain(of_inodes).chain(of_bytes).min_by(|a, b| a.0.from.total_cmp(&b.0.from));
         match first {
-            Some((days, what)) => format!("{what} first, {}", self.dates_text(&days)),
+            Some((days, what)) => format!("first, {what}: {}", self.dates_text(&days)),
             None if found.growth.basis == Basis::Unknown => {
                 "no date: the growth is not known; give it with --growth".to_owned()
             }
@@ -120,7 +120,10 @@ impl PredictionText<'_> {
     fn dates_text(&self, days: &Days) -> String {
         match days.to {
             _ if days.from > FAR_DAYS => "in more than 100 years".to_owned(),
-            Some(to) => format!("between {} and {}", self.date(days.from), self.date(to)),
+            Some(to) => match (self.date(days.from), self.date(to)) {
+                (from, to) if from == to => format!("on {from}"),
+                (from, to) => format!("between {from} and {to}"),
+            },
             None => format!("not before {}", self.date(days.from)),
         }
     }
