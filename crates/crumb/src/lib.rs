@@ -81,6 +81,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Report what is wrong with a machine and a directory's storage, in half a minute
+    Doctor(verbs::doctor::DoctorArgs),
     /// Run a benchmark and keep its record
     Run(Box<verbs::run::RunArgs>),
     /// Find and remove what killed runs left in a target
@@ -146,6 +148,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
     match verb {
+        Verb::Doctor(args) => verbs::doctor::run(&args, context),
         Verb::Run(args) => verbs::run::run(*args, context),
         Verb::Clean(args) => verbs::clean::run(&args, context),
         Verb::Runs(args) => verbs::runs::run(args, context),

@@ -6,6 +6,7 @@ pub mod advise;
 pub mod check;
 pub mod clean;
 pub mod compare;
+pub mod doctor;
 pub mod feed;
 pub mod feed_verify;
 pub mod generate;

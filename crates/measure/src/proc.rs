@@ -6,7 +6,7 @@
 //! | `/proc/stat` | [`idle_by_cpu`] | clock ticks |
 //! | `/proc/meminfo` | [`memory_total_bytes`] | KiB |
 //! | `/proc/self/mountinfo` | [`MountInfo`] | names with octal escapes |
-//! | `/proc/self/cgroup`, `/sys/fs/cgroup` | [`ControlGroups`] | versions 1 and 2 differ: see there |
+//! | `/proc/self/cgroup`, `/sys/fs/cgroup` | [`ControlGroups`], [`CpuQuota`] | versions 1 and 2 differ: see there |
 //!
 //! Always holds: a file that is missing, or that another kernel writes in another way, gives `None` or nothing, never a panic.
 //! Each parser takes the file's text, so that its tests are texts as kernels wrote them.
@@ -14,6 +14,7 @@
 //! Source: proc(5), cgroups(7).
 
 mod control_groups;
+mod cpu_quota;
 mod mount_info;
 mod process;
 
@@ -21,6 +22,7 @@ use std::fs;
 use std::time::Duration;
 
 pub use control_groups::ControlGroups;
+pub use cpu_quota::CpuQuota;
 pub use mount_info::{MountInfo, unescaped};
 pub use process::{ProcessStat, process_ids, resident_bytes, written_bytes};
 

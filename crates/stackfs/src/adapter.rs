@@ -1,4 +1,4 @@
-//! Between fuser and the tree: the only module that knows fuser's types.
+//! Between fuser and the tree: the only module that knows fuser's types, beside a slow volume for tests in `testkit`.
 //!
 //! ```text
 //! kernel -> session (threads) -> requests -> tree

@@ -7,6 +7,8 @@
 //! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
 //! Tmpfs           a small file system in memory, to be full or read-only
+//! SlowFuse        a volume that takes its time for each operation on names and attributes
+//! CpuQuota        a control group with a CPU quota, as a container has one
 //! Golden          committed records of runs, compared field by field, what the machine decides masked
 //! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where the test says
@@ -17,6 +19,7 @@
 //! A dev-dependency only. Not here: anything that a user runs.
 
 pub mod conformance;
+mod cpu_quota;
 mod ganesha;
 mod golden;
 mod held_disk;
@@ -25,8 +28,10 @@ mod law;
 mod loop_image;
 pub mod need;
 mod ordinary_user;
+mod slow_fuse;
 mod tmpfs;
 
+pub use cpu_quota::CpuQuota;
 /// Disks, for tests of crates that know `disk` through another one.
 pub use disk::{DiskFault, DiskOperation, LocalDisk, STOPPED, SimulatedDisk};
 pub use ganesha::Ganesha;
@@ -37,4 +42,5 @@ pub use law::{Fault, HeldUp, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;
 pub use ordinary_user::is_ordinary_user;
+pub use slow_fuse::SlowFuse;
 pub use tmpfs::Tmpfs;

@@ -41,10 +41,12 @@ pub enum HostFeature {
     Overlay,
     /// Extended attributes and file flags in `/dev/shm`.
     Attributes,
+    /// Control groups of its own, with CPU quotas.
+    CpuQuotas,
 }
 
 impl HostFeature {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Fuse,
         Self::Mounts,
         Self::Namespaces,
@@ -52,6 +54,7 @@ impl HostFeature {
         Self::IdleStates,
         Self::Overlay,
         Self::Attributes,
+        Self::CpuQuotas,
     ];
 
     /// How [`MAY_LACK`] calls it.
@@ -64,6 +67,7 @@ impl HostFeature {
             Self::IdleStates => "idle-states",
             Self::Overlay => "overlay",
             Self::Attributes => "attributes",
+            Self::CpuQuotas => "cpu-quotas",
         }
     }
 }

@@ -66,7 +66,8 @@ Examples:
 Exit status: 0 done, or nothing to do, 1 something could not be removed, 2 wrong usage, 130 interrupted.";
 
 /// Directories of runs are called one of these and a name.
-const PREFIXES: [&str; 4] = ["crumb-fstress-", "crumb-postmark-", "crumb-netnews-", "crumb-dirscale-"];
+const PREFIXES: [&str; 5] =
+    ["crumb-fstress-", "crumb-postmark-", "crumb-netnews-", "crumb-dirscale-", doctor::PREFIX];
 
 /// What a directory in the target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -12,6 +12,7 @@ const SLEEPERS: &[(&str, usize, &str)] = &[
     ("crates/sys/src/arrivals.rs", 1, "the kernel's own clock is under test: bytes lie for a while"),
     ("crates/testkit/src/ganesha.rs", 2, "between two looks at whether the server is ready, or has ended"),
     ("crates/testkit/src/inn/server.rs", 2, "between two looks at whether the server is ready, or has ended"),
+    ("crates/testkit/src/slow_fuse.rs", 1, "the volume's own delay is what the fixture is for"),
     (
         "crates/webcache/tests/server/framing.rs",
         6,

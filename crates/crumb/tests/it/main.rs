@@ -10,6 +10,7 @@ mod clean;
 mod compare;
 mod demo;
 mod dirscale;
+mod doctor;
 mod dry_run;
 mod ends;
 mod feed;

@@ -10,10 +10,9 @@
 //! Not here: what this is used for (see `pacer`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use measure::proc::{self, ControlGroups};
+use measure::proc::{self, ControlGroups, CpuQuota};
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -33,15 +32,7 @@ pub(super) struct CpuReading {
     own_s: f64,
     /// This thread may use fewer CPUs than the process.
     is_pinned: bool,
-    groups: Vec<Group>,
-}
-
-/// A control group with a CPU quota.
-#[derive(Clone, Debug, PartialEq)]
-struct Group {
-    path: PathBuf,
-    quota_cpus: f64,
-    used_s: f64,
+    quotas: Vec<CpuQuota>,
 }
 
 /// CPUs that were free between two readings.
@@ -75,7 +66,7 @@ impl CpuReading {
             idle_s: mine.as_ref().map_or(0.0, |cpus| idle_s(&stat, &|cpu| is_set(cpus, cpu))),
             own_s: own.tv_sec as f64 + own.tv_nsec as f64 / 1e9,
             is_pinned: mine.zip(of_process).is_some_and(|(mine, all)| mine.count() < all.count()),
-            groups: groups_with_quota(Path::new("/")),
+            quotas: ControlGroups::of_this_process().cpu_quotas(),
         }
     }
 
@@ -83,15 +74,15 @@ impl CpuReading {
     pub fn room_since(&self, before: &Self) -> Room {
         let span_s = (self.at - before.at).as_secs_f64().max(1e-3);
         let own_cpus = (self.own_s - before.own_s) / span_s;
-        let left = |group: &Group| {
-            let used_before = before.groups.iter().find(|earlier| earlier.path == group.path);
-            let used_s = group.used_s - used_before.map_or(group.used_s, |earlier| earlier.used_s);
-            group.quota_cpus - used_s / span_s + own_cpus
+        let left = |quota: &CpuQuota| {
+            let used_before = before.quotas.iter().find(|earlier| earlier.group == quota.group);
+            let used = quota.used.saturating_sub(used_before.map_or(quota.used, |earlier| earlier.used));
+            quota.cpus - used.as_secs_f64() / span_s + own_cpus
         };
         Room {
             free_cpus: (self.idle_s - before.idle_s) / span_s + own_cpus,
             is_pinned: self.is_pinned,
-            quota_left_cpus: self.groups.iter().map(left).min_by(f64::total_cmp),
+            quota_left_cpus: self.quotas.iter().map(left).min_by(f64::total_cmp),
         }
     }
 }
@@ -109,82 +100,11 @@ fn idle_s(stat: &str, counts: &dyn Fn(usize) -> bool) -> f64 {
         .sum()
 }
 
-/// The control groups around this process that have a quota, by the files under `root`.
-fn groups_with_quota(root: &Path) -> Vec<Group> {
-    let text = |path: PathBuf| fs::read_to_string(path).ok();
-    let number = |path: PathBuf| text(path)?.trim().parse::<f64>().ok();
-    let around = ControlGroups::below(root);
-    let mut groups = Vec::new();
-    for path in around.version_2() {
-        if let Some(quota_cpus) = text(path.join("cpu.max")).and_then(|text| quota_v2(&text)) {
-            let used_us =
-                text(path.join("cpu.stat")).and_then(|text| proc::number_after(&text, "usage_usec"));
-            groups.push(Group { quota_cpus, used_s: used_us.unwrap_or(0) as f64 / 1e6, path });
-        }
-    }
-    let accounts = around.version_1("cpuacct");
-    for (at, path) in around.version_1("cpu").into_iter().enumerate() {
-        let (quota, period) = (number(path.join("cpu.cfs_quota_us")), number(path.join("cpu.cfs_period_us")));
-        if let (Some(quota), Some(period)) = (quota, period)
-            && quota > 0.0
-        {
-            let used_ns = accounts.get(at).and_then(|account| number(account.join("cpuacct.usage")));
-            groups.push(Group {
-                quota_cpus: quota / period.max(1.0),
-                used_s: used_ns.unwrap_or(0.0) / 1e9,
-                path,
-            });
-        }
-    }
-    groups
-}
-
-/// `200000 100000` is two CPUs; `max 100000` is no quota.
-fn quota_v2(text: &str) -> Option<f64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?.max(1.0))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn groups(files: &[(&str, &str)]) -> Vec<(f64, f64)> {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        groups_with_quota(root.path()).into_iter().map(|group| (group.quota_cpus, group.used_s)).collect()
-    }
-
-    #[test]
-    fn quotas_of_both_versions_are_found_in_all_groups_around() {
-        let v2 = groups(&[
-            ("proc/self/cgroup", "0::/system.slice/crumb.service\n"),
-            ("sys/fs/cgroup/system.slice/crumb.service/cpu.max", "max 100000\n"),
-            ("sys/fs/cgroup/system.slice/cpu.max", "150000 100000\n"),
-            ("sys/fs/cgroup/system.slice/cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
-        ]);
-        assert_eq!(v2, [(1.5, 2.5)]);
-        let v1 = groups(&[
-            ("proc/self/cgroup", "5:memory:/a\n4:cpuacct,cpu:/docker/1f\n0::/\n"),
-            // Inside the container its own group is the topmost.
-            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n"),
-            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
-            ("sys/fs/cgroup/cpuacct/cpuacct.usage", "4000000000\n"),
-        ]);
-        assert_eq!(v1, [(0.5, 4.0)]);
-        let unlimited = groups(&[
-            ("proc/self/cgroup", "4:cpu:/\n0::/\n"),
-            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
-            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
-        ]);
-        assert_eq!(unlimited, []);
-    }
 
     #[test]
     fn only_the_cpus_that_count_are_idle() {
@@ -202,8 +122,12 @@ mod tests {
             idle_s,
             own_s,
             is_pinned: false,
-            groups: used_s
-                .map(|used_s| Group { path: "a".into(), quota_cpus: 3.0, used_s })
+            quotas: used_s
+                .map(|used_s| CpuQuota {
+                    group: "a".into(),
+                    cpus: 3.0,
+                    used: Duration::from_secs_f64(used_s),
+                })
                 .into_iter()
                 .collect(),
         };
