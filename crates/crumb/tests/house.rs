@@ -45,7 +45,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("dirscale", &["files", "harness", "measure"]),
     ("dirlimit", &["measure"]),
     ("webload", &["harness", "measure"]),
-    ("doctor", &["files", "measure"]),
+    ("doctor", &["dirlimit", "files", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),
     ("packstore", &["disk"]),
     ("packfs", &["disk", "packstore", "files"]),

@@ -124,6 +124,17 @@ pub struct DirectoryFacts {
     pub folds_case: bool,
     /// Looking up a name that is not there, median, in microseconds.
     pub negative_lookup_us: Option<f64>,
+    /// ext4 without `large_dir`: the numbers of names, of lengths as those there, between which it refuses the next one.
+    pub names_max: Option<NamesMax>,
+}
+
+/// How many names a directory takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NamesMax {
+    /// It takes this number at least.
+    pub low: u64,
+    /// And this at most.
+    pub high: u64,
 }
 
 /// Loops in one place.

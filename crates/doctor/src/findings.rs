@@ -48,6 +48,7 @@ pub enum FindingCode {
     SlowMetadata,
     LinearDirectories,
     LargeDirectory,
+    DirectoryNearlyFull,
     ShrunkDirectory,
     StolenTime,
     BusyMachine,

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::ioctl_getflags;
 
-use crate::DirectoryFacts;
 use crate::target::mount_of;
+use crate::{DirectoryFacts, NamesMax};
 
 /// Longest time to look for large directories.
 pub const TIME_MAX: Duration = Duration::from_secs(2);
@@ -22,6 +22,8 @@ const COUNTING_MAX: Duration = Duration::from_millis(1500);
 /// Longest time for lookups in one directory.
 const LOOKUPS_MAX: Duration = Duration::from_millis(400);
 const LOOKUPS: usize = 64;
+/// Smaller directories are far from any limit.
+const PREDICTED_FROM: u64 = 512;
 /// Entries that the search reads.
 const ENTRIES_MAX: u64 = 200_000;
 /// Bits of the inode's flags (linux/fs.h).
@@ -46,16 +48,29 @@ pub fn directory(path: &Path, stop: &AtomicBool) -> Option<DirectoryFacts> {
     let flags = ioctl_getflags(&open).map_or(0, |flags| flags.bits());
     let is_ext = mount_of(path).is_some_and(|mount| matches!(&*mount.kind, "ext2" | "ext3" | "ext4"));
     let (names, is_counted) = count(path, stop);
+    let is_indexed = is_ext.then(|| indexed(flags, stat.size(), stat.blksize())).flatten();
+    let is_predicted = is_indexed == Some(true) && is_counted && names >= PREDICTED_FROM;
     Some(DirectoryFacts {
         path: path.to_owned(),
         own_bytes: stat.size(),
         block_bytes: stat.blksize(),
         names,
         is_counted,
-        is_indexed: is_ext.then(|| indexed(flags, stat.size(), stat.blksize())).flatten(),
+        is_indexed,
         folds_case: flags & CASEFOLD != 0,
         negative_lookup_us: negative_lookup_us(path, stop),
+        names_max: if is_predicted { names_max(path) } else { None },
     })
+}
+
+/// Between which numbers of names its index is full; none where it has no such limit.
+fn names_max(path: &Path) -> Option<NamesMax> {
+    match dirlimit::directory(path).ok()?.limit {
+        dirlimit::Limit::Index(names) => {
+            Some(NamesMax { low: names.low.floor() as u64, high: names.high.ceil() as u64 })
+        }
+        _ => None,
+    }
 }
 
 /// Whether an ext4 directory has an index; none where one block holds it, which needs none.

@@ -31,8 +31,8 @@ mod wake_up;
 
 pub use self::assumed::assumed;
 pub use self::facts::{
-    Basic, BasicOp, DirectoryFacts, Facts, IdleState, MachineFacts, MountFacts, PlaceFacts, SpaceFacts,
-    TargetFacts, UseFacts, WakeUp,
+    Basic, BasicOp, DirectoryFacts, Facts, IdleState, MachineFacts, MountFacts, NamesMax, PlaceFacts,
+    SpaceFacts, TargetFacts, UseFacts, WakeUp,
 };
 pub use self::findings::{Finding, FindingCode, findings};
 pub use self::next::{Offers, Step, next_steps, shell_word};

@@ -27,7 +27,6 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
     use FindingCode as Code;
     let target = shell_word(&facts.target.place);
     let is_local = facts.target.path.is_some();
-    let step = |command: String, answers| Step { command, answers };
     let measured = || {
         step(
             format!("crumb run fstress {target} --workload web-server --quick"),
@@ -72,14 +71,11 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
             let disk = disk.map_or("/var/tmp", |place| &place.path);
             vec![step(format!("crumb doctor {}", shell_word(disk)), "the same for storage that lasts")]
         }
+        Some(Code::DirectoryNearlyFull) if offers.mount => {
+            vec![step(format!("crumb advise --predict {target}"), "from which day on it takes no more names")]
+        }
         Some(Code::LinearDirectories | Code::LargeDirectory) if is_local && offers.mount => {
-            let mut steps =
-                vec![step(format!("crumb advise {target} --quick"), "what each large directory would gain")];
-            if let Some(largest) = facts.largest() {
-                let path = shell_word(&largest.path.display().to_string());
-                steps.push(step(format!("crumb manage {path}"), "the remedy for the largest, if it gains"));
-            }
-            steps
+            of_large_directories(facts, &target)
         }
         Some(Code::LinearDirectories | Code::LargeDirectory) => {
             vec![step(format!("crumb run dirscale {target} --quick"), "from which size subdirectories pay")]
@@ -92,6 +88,21 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
         _ if is_local || facts.target.unwritable.is_none() => vec![measured()],
         _ => vec![left_over()],
     }
+}
+
+/// What large directories would gain, and the remedy.
+fn of_large_directories(facts: &Facts, target: &str) -> Vec<Step> {
+    let mut steps =
+        vec![step(format!("crumb advise {target} --quick"), "what each large directory would gain")];
+    if let Some(largest) = facts.largest() {
+        let path = shell_word(&largest.path.display().to_string());
+        steps.push(step(format!("crumb manage {path}"), "the remedy for the largest, if it gains"));
+    }
+    steps
+}
+
+fn step(command: String, answers: &'static str) -> Step {
+    Step { command, answers }
 }
 
 /// `text` as one word of a shell.

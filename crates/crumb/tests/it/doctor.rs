@@ -79,9 +79,7 @@ fn a_file_system_that_is_full_to_99_percent_is_named_first_by_bytes_and_by_inode
 
 #[test]
 fn a_directory_of_100_000_names_without_an_index_is_named_first() {
-    let Some(image) = LoopImage::needed("ext4", 64 << 20, &["-O", "^dir_index", "-b", "4096"]) else {
-        return;
-    };
+    let Some(image) = LoopImage::needed("ext4", 64 << 20, &["-b", "4096"]) else { return };
     let spool = image.path().join("spool");
     fs::create_dir(&spool).unwrap();
     // Names of one file: each costs a directory entry and no inode. ext4 gives a file 65,000 names at most.
@@ -91,6 +89,7 @@ fn a_directory_of_100_000_names_without_an_index_is_named_first() {
         (1..50_000)
             .for_each(|name| fs::hard_link(&first, spool.join((file * 50_000 + name).to_string())).unwrap());
     }
+    image.drop_directory_indexes();
     let words = ["is searched from its beginning", "100,000 names"];
     let json = assert_first(image.path(), "linear-directories", &words);
     let news =
@@ -98,6 +97,38 @@ fn a_directory_of_100_000_names_without_an_index_is_named_first() {
     assert_eq!(news["outlook"], "suffers", "{json:#}");
     // Also when the directory itself is the target.
     assert_first(&spool, "linear-directories", &words);
+}
+
+#[test]
+fn a_directory_that_refuses_its_next_name_was_within_the_printed_range_and_is_named_first() {
+    // The smallest index there is: blocks of 1 KiB, long names of one file.
+    let Some(image) = LoopImage::needed("ext4", 64 << 20, &["-b", "1024", "-O", "^large_dir"]) else {
+        return;
+    };
+    let spool = image.path().join("spool");
+    fs::create_dir(&spool).unwrap();
+    let name = |number: usize| spool.join(format!("{number:0>40}"));
+    let mut first = name(0);
+    fs::write(&first, "").unwrap();
+    let mut grow = |from: usize, to: usize| {
+        (from.max(1)..to).find(|number| {
+            if number % 60_000 == 0 {
+                first = name(*number);
+                return fs::write(&first, "").is_err();
+            }
+            fs::hard_link(&first, name(*number)).is_err()
+        })
+    };
+    assert_eq!(grow(0, 50_000), None);
+    let (json, page) = examined(image.path());
+    let max = &json["facts"]["target"]["largest"]["names_max"];
+    let (low, high) = (max["low"].as_u64().unwrap(), max["high"].as_u64().unwrap());
+    assert!(high as f64 / low as f64 <= 1.15, "{low} to {high}");
+    assert!(page.contains("refuses a new name at"), "{page}");
+    let refused = grow(50_000, 300_000).expect("a name that is refused") as u64;
+    assert!((low..=high).contains(&refused), "{refused} is not within {low} to {high}");
+    let json = assert_first(image.path(), "directory-nearly-full", &["its index is full"]);
+    assert!(json["next"][0]["command"].as_str().unwrap().starts_with("crumb advise --predict"), "{json:#}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use measure::numbers::{bytes_text, count_text};
 
 use super::{Finding, FindingCode, percent_text, us_text};
-use crate::{BasicOp, DirectoryFacts, Facts, MountFacts};
+use crate::{BasicOp, DirectoryFacts, Facts, MountFacts, NamesMax};
 
 /// From here on writes fail soon.
 const FULL: f64 = 0.985;
@@ -22,6 +22,9 @@ const LARGE_BYTES: u64 = 128 << 10;
 /// A lookup in a large directory costs this much more than in a small one, and at least so long.
 const LARGE_TIMES: f64 = 8.0;
 const LARGE_US: f64 = 40.0;
+/// Names in a directory, of the fewest that fill its index.
+const INDEX_FULL: f64 = 0.9;
+const INDEX_HALF_FULL: f64 = 0.5;
 const SLOW_FSYNC_US: f64 = 20_000.0;
 const SLOWISH_FSYNC_US: f64 = 4_000.0;
 /// A name of an ext4 directory takes 8 bytes and itself, rounded up; twice that is what splitting blocks leaves unused.
@@ -33,6 +36,7 @@ pub fn add(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(slow_metadata(facts));
     found.extend(directories(facts));
     found.extend(shrunk(facts));
+    found.extend(nearly_full(facts));
     found.extend(slow_fsync(facts));
     if let Some(mount) = &facts.target.mount {
         between(mount, found);
@@ -190,6 +194,30 @@ fn cost(facts: &Facts, directory: &DirectoryFacts) -> String {
             format!(": a missing name costs {} there, {} in a small one", us_text(large), us_text(small))
         })
         .unwrap_or_default()
+}
+
+/// ext4's index has two levels without `large_dir`: full, it refuses a name whatever room the disk has.
+fn nearly_full(facts: &Facts) -> Option<Finding> {
+    let both = [&facts.target.directory, &facts.target.largest].into_iter().flatten();
+    let limited = both.filter_map(|directory| Some((directory, directory.names_max?)));
+    let share =
+        |(directory, max): &(&DirectoryFacts, NamesMax)| directory.names as f64 / max.low.max(1) as f64;
+    let found = limited.max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let weight = match share(&found) {
+        full if full >= INDEX_FULL => 91,
+        half if half >= INDEX_HALF_FULL => 44,
+        _ => return None,
+    };
+    let (directory, max) = found;
+    let text = format!(
+        "{} refuses a new name at {} to {}: its index is full then",
+        about(directory),
+        count_text(max.low),
+        count_text(max.high)
+    );
+    let advice = "making a file fails there with room left on the disk; spread the names over small directories (crumb manage), \
+                  or give ext4 a third level (tune2fs -O large_dir, unmounted)";
+    Some(Finding::new(FindingCode::DirectoryNearlyFull, weight, text, advice))
 }
 
 /// ext4 gives no block of a directory back.

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Basic, BasicOp, DirectoryFacts, Facts, MountFacts, PlaceFacts, SpaceFacts, UseFacts, WakeUp};
+use crate::{
+    Basic, BasicOp, DirectoryFacts, Facts, MountFacts, NamesMax, PlaceFacts, SpaceFacts, UseFacts, WakeUp,
+};
 
 /// A quick disk on a quiet machine of four CPUs, with which nothing is wrong.
 fn healthy() -> Facts {
@@ -148,6 +150,24 @@ fn a_large_directory_without_an_index_is_linear_and_one_without_names_might_be()
 fn a_directory_whose_blocks_outlived_its_names_is_named() {
     let facts = changed(|facts| facts.target.directory = Some(directory("/mnt/disk", 20, 4 << 20)));
     assert_eq!(codes(&facts), [FindingCode::ShrunkDirectory]);
+}
+
+#[test]
+fn a_directory_near_the_end_of_its_index_comes_first_and_one_half_way_is_a_warning() {
+    let names = |names| {
+        changed(|facts| {
+            let names_max = Some(NamesMax { low: 250_000, high: 280_000 });
+            let largest = DirectoryFacts { names_max, ..directory("/mnt/disk/spool", names, 9 << 20) };
+            facts.target.largest =
+                Some(DirectoryFacts { is_indexed: Some(true), negative_lookup_us: Some(8.0), ..largest });
+        })
+    };
+    let full = findings(&names(230_000));
+    assert_eq!(full[0].code, FindingCode::DirectoryNearlyFull);
+    assert!(full[0].weight >= 90 && full[0].text.contains("at 250,000 to 280,000"), "{:?}", full[0]);
+    let half = findings(&names(130_000));
+    assert_eq!((half[0].code, half[0].weight < 70), (FindingCode::DirectoryNearlyFull, true));
+    assert_eq!(codes(&names(120_000)), []);
 }
 
 #[test]

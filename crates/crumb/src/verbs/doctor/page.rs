@@ -7,6 +7,8 @@ use measure::numbers::{bytes_text, count_text, figure_text, rate_text};
 use crate::layout::{counted, grid, named, shortened, wrapped};
 use crate::output::harmless;
 
+/// Findings of less weight are worth knowing when figures are compared; nothing is wrong.
+const WRONG_FROM: u32 = 40;
 /// Findings of less weight are worth a line.
 const FULL_TEXT_FROM: u32 = 30;
 
@@ -56,8 +58,9 @@ impl Page {
     /// The findings.
     fn first_lines(&self) -> String {
         let mut text = wrapped("", &format!("Findings for {}", self.facts.target.place));
-        if self.findings.is_empty() {
-            return text + "  Nothing is unusual here.\n";
+        if self.findings.iter().all(|finding| finding.weight < WRONG_FROM) {
+            let more = if self.findings.is_empty() { "" } else { " Worth knowing:" };
+            text.push_str(&format!("  Nothing is wrong here.{more}\n"));
         }
         for (at, finding) in self.findings.iter().enumerate() {
             let number = format!("{:>3}. ", at + 1);
@@ -227,7 +230,15 @@ fn directory_text(directory: &DirectoryFacts) -> String {
         .negative_lookup_us
         .map(|cost| format!("; a missing name costs {}", us(cost)))
         .unwrap_or_default();
-    format!("{at_least}{names}, its own size {}{index}{lookup}", bytes_text(directory.own_bytes))
+    let max = directory.names_max.map(|max| {
+        format!(
+            "; refuses a new name at {} to {} names like these",
+            count_text(max.low),
+            count_text(max.high)
+        )
+    });
+    let max = max.unwrap_or_default();
+    format!("{at_least}{names}, its own size {}{index}{lookup}{max}", bytes_text(directory.own_bytes))
 }
 
 fn capitalized(text: &str) -> String {
