@@ -225,7 +225,9 @@ impl MachineUse {
 
     /// Share of the CPU time asked for that the hypervisor kept, 0 to 1.
     pub fn stolen_share(&self) -> f64 {
-        share(self.stolen, self.busy + self.stolen)
+        // The kernel counts who runs at its clock ticks alone: a thread that sleeps at each of them, as a load of 10,000/s may, is
+        // in `ours`, by the scheduler's clock, and not in `busy`.
+        share(self.stolen, self.busy.max(self.ours) + self.stolen)
     }
 
     /// Share of the time in which a CPU quota stopped this process, 0 to 1.

@@ -52,6 +52,14 @@ fn slow_wake_ups_beside_a_daemon_are_no_disturbance() {
 }
 
 #[test]
+fn one_stolen_tick_beside_a_thread_that_no_tick_saw_is_no_disturbance() {
+    let tick = Duration::from_millis(10);
+    let aliased = MachineUse { stolen: tick, busy: tick, ours: 2 * SECOND, ..second(0.0, 0.0, 0.0) };
+    assert!((aliased.stolen_share() - 0.01 / 2.01).abs() < 1e-9, "{}", aliased.stolen_share());
+    assert_eq!(finding(&aliased), None);
+}
+
+#[test]
 fn stolen_and_throttled_time_disturb_whatever_other_processes_do() {
     let stolen = MachineUse { stolen: SECOND / 5, ..second(0.0, 0.8, 0.0) };
     assert!(finding(&stolen).unwrap().contains("hypervisor gave 20%"));
