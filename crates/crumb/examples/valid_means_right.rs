@@ -6,10 +6,13 @@
 //! ```
 //!
 //! 1. The relay keeps the null responder's reply to each call that it sees for the first time, and patches the XID afterwards.
-//! 2. A delay counts from the arrival of a request's first datagram at the relay to the sending of the reply.
+//! 2. A delay counts from the arrival of a request's first datagram, which the kernel stamps, to the sending of the reply. The relay
+//!    looks at the clock before and after it sends: the reply left in between, and a relay that was stopped there knows no more.
 //! 3. The way there and back, which the server cannot log, is the median difference of the undisturbed levels of the same
 //!    law and rate. It is taken off, and printed.
-//! 4. A level is wrong when a figure is off by more than 1% and 5 us beyond that way.
+//! 4. A level is wrong when a figure is below what the earliest moments give or above what the latest give, by more than 1% and 5 us
+//!    beyond that way.
+//! 5. A level is VALID when Fstress says so and the machine was not disturbed meanwhile, as in `crumb run`.
 //!
 //! Prints a line a level and then the counts. Exit status 1 when a level was VALID and wrong.
 
@@ -28,10 +31,11 @@ use files::{
 };
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
 use harness::open_loop::FIGURES_LATE;
-use measure::LoadPoint;
+use measure::{LoadPoint, MachineMeter, MeterScope};
 use nfs::client::ClientOptions;
 use nfs::server::{ServerOptions, serve_null};
 use quanta::Clock;
+use sys::{receive_stamped, stamp_arrivals};
 
 const WARM: Duration = Duration::from_millis(500);
 /// Long enough for two pauses, and for a p99.9 at the higher rate.
@@ -119,13 +123,16 @@ struct Level {
     disturbance: Disturbance,
     point: LoadPoint,
     printed: [f64; 5],
-    logged: [f64; 5],
+    /// By the moment before each reply was sent, and by that after it.
+    logged: [[f64; 5]; 2],
 }
 
 impl Level {
     fn line(&self) -> String {
-        let off =
-            self.printed.iter().zip(self.logged).map(|(printed, logged)| format!("{:.1}", printed - logged));
+        let off = (0..FIGURES.len()).map(|at| {
+            let [low, high] = self.logged.map(|logged| self.printed[at] - logged[at]);
+            if low - high < 1.0 { format!("{low:.1}") } else { format!("{high:.1}..{low:.1}") }
+        });
         let verdict = match self.point.verdict.valid {
             true => "VALID".to_owned(),
             false => {
@@ -150,8 +157,9 @@ impl Level {
     /// The first figure without a mark that is off by too much, given the way there and back.
     fn wrong(&self, way_us: f64) -> Option<&'static str> {
         let beyond = |at: &usize| {
-            let (printed, logged) = (self.printed[*at], self.logged[*at]);
-            (printed - logged - way_us).abs() > US_MAX + SHARE_MAX * logged && !self.is_marked(*at)
+            let (seen, [low, high]) = (self.printed[*at] - way_us, self.logged.map(|logged| logged[*at]));
+            let is_off = seen < low - US_MAX - SHARE_MAX * low || seen > high + US_MAX + SHARE_MAX * high;
+            is_off && !self.is_marked(*at)
         };
         (0..FIGURES.len()).find(beyond).map(|at| FIGURES[at])
     }
@@ -165,7 +173,7 @@ fn summary(levels: &[Level]) -> usize {
         let mut ways: Vec<f64> = levels
             .iter()
             .filter(|other| other.disturbance == Disturbance::None && other.is_like(level))
-            .map(|other| other.printed[1] - other.logged[1])
+            .map(|other| other.printed[1] - other.logged[0][1])
             .collect();
         ways.sort_by(f64::total_cmp);
         let way_us = ways[ways.len() / 2];
@@ -213,39 +221,55 @@ fn level(law: Law, rate: u64, disturbance: Disturbance, seed: u64) -> anyhow::Re
         build_in_flight: 8,
         raw: None,
     };
+    let meter = MachineMeter::start(MeterScope::of_threads(2));
     let outcome = fstress::run(&config, &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
+    let machine = meter.stop();
     drop(busy);
-    let point = outcome.points.into_iter().next().ok_or_else(|| anyhow!("no level: {}", outcome.verdict))?;
+    let mut point =
+        outcome.points.into_iter().next().ok_or_else(|| anyhow!("no level: {}", outcome.verdict))?;
+    machine.judge(&mut point.verdict);
     let log = relay.log.lock().expect("nothing panics with it").clone();
-    let mut logged: Vec<f64> = log
-        .iter()
-        .skip((WARM.as_secs_f64() * rate as f64) as usize)
-        .take((MEASURE.as_secs_f64() * rate as f64) as usize)
-        .map(|delay| delay.as_secs_f64() * 1e6)
-        .collect();
-    logged.sort_by(f64::total_cmp);
-    if logged.is_empty() {
+    let measured = || {
+        let all = log.iter().skip((WARM.as_secs_f64() * rate as f64) as usize);
+        all.take((MEASURE.as_secs_f64() * rate as f64) as usize)
+    };
+    if measured().next().is_none() {
         return Err(anyhow!("the relay saw no requests"));
     }
-    let rank =
-        |quantile: f64| logged[((quantile * logged.len() as f64).ceil() as usize).clamp(1, logged.len()) - 1];
-    let mean = logged.iter().sum::<f64>() / logged.len() as f64;
     let of = point.latency_us;
     Ok(Level {
         law,
         rate,
         disturbance,
         printed: [of.mean, of.p50, of.p90, of.p99, of.p999],
-        logged: [mean, rank(0.5), rank(0.9), rank(0.99), rank(0.999)],
+        logged: [
+            figures(measured().map(|delay| delay.earliest)),
+            figures(measured().map(|delay| delay.latest)),
+        ],
         point,
     })
+}
+
+/// [`FIGURES`] of some delays, in microseconds.
+fn figures(delays: impl Iterator<Item = Duration>) -> [f64; 5] {
+    let mut us: Vec<f64> = delays.map(|delay| delay.as_secs_f64() * 1e6).collect();
+    us.sort_by(f64::total_cmp);
+    let rank = |quantile: f64| us[((quantile * us.len() as f64).ceil() as usize).clamp(1, us.len()) - 1];
+    [us.iter().sum::<f64>() / us.len() as f64, rank(0.5), rank(0.9), rank(0.99), rank(0.999)]
+}
+
+/// How long the relay kept a request, from its arrival to a moment before its reply left, and to one after.
+#[derive(Clone, Copy, Debug)]
+struct Delay {
+    earliest: Duration,
+    latest: Duration,
 }
 
 /// A server of known delays.
 struct Relay {
     addr: SocketAddr,
     /// Delays of the requests, in the order in which they first came.
-    log: Arc<Mutex<Vec<Duration>>>,
+    log: Arc<Mutex<Vec<Delay>>>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -256,6 +280,7 @@ impl Relay {
             serve_null(ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() })?;
         let front = UdpSocket::bind("127.0.0.1:0").context("a socket for the relay")?;
         front.set_nonblocking(true)?;
+        stamp_arrivals(&front, true).context("the kernel stamps no arrivals")?;
         let addr = front.local_addr()?;
         let back = UdpSocket::bind("127.0.0.1:0").context("a socket to the responder")?;
         back.connect(server.addr())?;
@@ -305,24 +330,29 @@ struct Relaying {
     waiting: BinaryHeap<Reverse<(Instant, Vec<u8>, SocketAddr)>>,
     /// By XID: when it first came, and its place in the log.
     seen: HashMap<[u8; 4], (Instant, usize)>,
-    log: Arc<Mutex<Vec<Duration>>>,
+    log: Arc<Mutex<Vec<Delay>>>,
 }
 
 impl Relaying {
     fn step(&mut self) {
         let mut datagram = [0; 2048];
-        if let Ok((bytes, from)) = self.front.recv_from(&mut datagram) {
-            self.take(&datagram[..bytes], from, Instant::now());
+        // The sender is known by a look ahead; the call with the stamp does not say it.
+        if let Ok((_, from)) = self.front.peek_from(&mut datagram)
+            && let Ok(received) = receive_stamped(&self.front, &mut datagram)
+        {
+            let came = Instant::now() - received.waited.unwrap_or_default();
+            self.take(&datagram[..received.bytes], from, came);
         }
         while self.waiting.peek().is_some_and(|first| first.0.0 <= Instant::now()) {
             let Some(Reverse((_, reply, to))) = self.waiting.pop() else { break };
+            let before = Instant::now();
             // One that is lost is asked for again.
             let _ = self.front.send_to(&reply, to);
-            let sent = Instant::now();
+            let after = Instant::now();
             if let Some((came, place)) = self.seen.remove(&reply[..4])
                 && let Some(delay) = self.log.lock().expect("nothing panics with it").get_mut(place)
             {
-                *delay = sent - came;
+                *delay = Delay { earliest: before - came, latest: after - came };
             }
         }
     }
@@ -332,7 +362,7 @@ impl Relaying {
         if !self.seen.contains_key(xid) {
             let mut log = self.log.lock().expect("nothing panics with it");
             // What is never answered took the longest.
-            log.push(DRAIN);
+            log.push(Delay { earliest: DRAIN, latest: DRAIN });
             let number = log.len() as u64;
             self.seen.insert(*xid, (now, log.len() - 1));
             if number.is_multiple_of(self.lose_one_in) {
