@@ -10,8 +10,9 @@ help: ## this list
 build: ## the binary, optimised: target/release/crumb
 	$(CARGO) build --release -p crumb
 
-# A workspace of its own, beside the other binaries: it needs an MPI and libclang, which bindgen loads.
-MPI := --manifest-path crates/crumb-mpi/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
+# A feature of the one crate that needs an MPI and libclang, which bindgen loads. Asked of the workspace and not of the crate
+# alone: then all that both have in common is built once.
+MPI := --workspace --features crumb-mpi/mpi
 # Not libclang-cpp.so, another library, which Debian installs with other packages.
 LIBCLANG := $(foreach directory,/usr/lib/llvm*/lib /usr/lib/*-linux-gnu /usr/lib* /usr/local/lib,\
 	$(directory)/libclang.so* $(directory)/libclang-[0-9]*.so*)
@@ -20,7 +21,7 @@ mpi_lacks = $(if $(shell command -v $${MPICC:-mpicc} 2>/dev/null),, no MPI (mpic
 	$(LIBCLANG_PATH)$(shell command -v llvm-config)$(shell ls $(LIBCLANG) 2>/dev/null),, no libclang;)
 
 mpi: ## the generator for many machines, optimised: target/release/crumb-mpi (needs an MPI and libclang)
-	$(CARGO) build --release $(MPI)
+	$(CARGO) build --release -p crumb-mpi --features mpi
 
 # Without an MPI: a failure where CRUMB_TESTS_MUST_RUN=1, as in CI; elsewhere a line in the list of skipped tests.
 mpi_or_skip = @lacks="$(mpi_lacks)"; if [ -z "$$lacks" ]; then $(2); \
@@ -29,7 +30,7 @@ mpi_or_skip = @lacks="$(mpi_lacks)"; if [ -z "$$lacks" ]; then $(2); \
 	else echo "skipped: crumb-mpi: $(1):$${lacks%;}" | tee -a "$${CRUMB_TESTS_SKIPPED:-/dev/null}" >&2; fi
 
 test-mpi: ## its tests: ranks on loopback and in network namespaces, killed, stopped, cut off
-	$(call mpi_or_skip,the tests,$(CARGO) test --no-fail-fast $(MPI))
+	$(call mpi_or_skip,the tests,$(CARGO) test --no-fail-fast $(MPI) --bin crumb-mpi --test mpi --test mpi_golden_records)
 
 release: ## what is published, in target/packages: .deb, static tarball, Containerfile, checksums; needs musl-tools
 	scripts/release.sh
@@ -55,10 +56,9 @@ test-real: ## the tests on real articles and traces, which are not in the reposi
 
 lint: ## formatting, and clippy with warnings as errors; installs nothing
 	$(CARGO) fmt --all -- --check
-	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace $(if $(mpi_lacks),,$(MPI)) --all-targets -- -D warnings
 	$(CARGO) clippy -p crumb --no-default-features --features bench -- -D warnings
-	$(call mpi_or_skip,clippy,$(CARGO) clippy --all-targets $(MPI) -- -D warnings)
+	$(call mpi_or_skip,clippy,true)
 
 results-check: ## measured figures in README, guide and design notes that no page below results/ supports; needs python3
 	scripts/results-check.py
@@ -67,7 +67,6 @@ check: lint test ## what CI runs
 
 fmt: ## format all code
 	$(CARGO) fmt --all
-	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml
 
 bench: ## the figures: object sets, bare loops beside generator and spool; libnfs, Debian's postmark, INN, other FUSE layers, files and SQLite beside ours
 	$(CARGO) bench -p fstress

@@ -15,7 +15,7 @@ bin=${BIN:-$target/release}
 if [ -z "${BIN:-}" ]; then
     cargo build --release -q -p crumb
     make -s mpi
-    cargo build --release -q --manifest-path crates/crumb-mpi/Cargo.toml --target-dir "$target" --example loops
+    cargo build --release -q -p crumb-mpi --features mpi --bin crumb-mpi --example loops
     mkdir -p "$target/measure-mpi"
     ln -sf ../release/crumb ../release/crumb-mpi ../release/examples/loops "$target/measure-mpi"
     bin=$target/measure-mpi
