@@ -79,6 +79,20 @@ impl Context {
         Self { silent: true, quiet: true, ..self }
     }
 
+    /// The same for one run of a verb that makes many: the run prints nothing by itself, and `command` is the one that makes it.
+    pub fn of_one_run(&self, command: Vec<String>) -> Self {
+        Self {
+            store: self.store.clone(),
+            quiet: true,
+            verbose: self.verbose,
+            silent: self.silent,
+            command,
+            interruption: self.interruption.clone(),
+            unkept: Mutex::default(),
+            store_named: self.store_named,
+        }
+    }
+
     /// Sends what the libraries have to tell to standard error.
     pub fn start_log(&self) {
         let level = match (self.quiet, self.verbose) {

@@ -73,7 +73,7 @@ struct Total {
 }
 
 /// By which the time of a closed loop is reckoned, said beside it.
-const OPERATIONS_PER_SEC: f64 = 1000.0;
+pub const OPERATIONS_PER_SEC: f64 = 1000.0;
 
 /// All that `--dry-run --json` says.
 #[derive(Serialize)]
@@ -218,7 +218,7 @@ impl Seconds {
 }
 
 /// Whole seconds below ten minutes, whole minutes above.
-fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     let unit = if seconds < 600.0 { 1.0 } else { 60.0 };
     // More than a thousand years is shown as a thousand.
     let seconds = ((seconds / unit).ceil() * unit).clamp(0.0, 3e10);

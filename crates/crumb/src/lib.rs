@@ -29,6 +29,7 @@ mod pipeline;
 mod quantities;
 mod quick;
 mod series;
+mod shootout;
 mod signals;
 mod terminal;
 mod verbs;

@@ -15,7 +15,7 @@
 
 mod measured;
 mod remount;
-mod repeat;
+pub mod repeat;
 mod variant;
 
 use std::num::NonZeroU32;
@@ -30,7 +30,8 @@ use harness::series::{Enough, StopRule, TurnOrder, side_name};
 use measure::RunRecord;
 use report::metric_text;
 
-use self::measured::{Series, headline_of};
+use self::measured::Series;
+pub use self::measured::headline_of;
 use self::remount::Remounted;
 pub use self::variant::{Key, Setting, Sides, Variant};
 use crate::context::Context;
@@ -197,7 +198,7 @@ impl SeriesArgs {
         };
         let mut run = measure()?;
         if repeat::is_due(&run) && !stop.load(Ordering::Relaxed) {
-            run = repeat::repeated(run, around, measure);
+            run = repeat::repeated(run, output, context, measure);
         }
         run.record.series = Some(series.place(side, &run.record.id));
         let kept = output.keep(context, &run.record);

@@ -4,6 +4,7 @@
 //! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
 //!                                                   \-> svg:  files for papers and mails
 //!           -> sections: what the benchmark's own crate shows, as data -^
+//! table of cells -> grid_page: one file, for tables that join several benchmarks
 //! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
@@ -16,6 +17,7 @@ mod axis;
 pub mod compare;
 mod dots;
 mod error;
+pub mod grid_page;
 pub mod html;
 mod lines;
 mod passes;

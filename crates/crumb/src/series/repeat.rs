@@ -11,9 +11,9 @@
 use harness::series::MEASURED_AGAIN;
 use measure::{MACHINE_DISTURBED, RunRecord};
 
-use super::Around;
+use crate::context::Context;
 use crate::layout::wrapped;
-use crate::outcome::Run;
+use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
 
 /// Whether a run is to be measured again.
@@ -25,8 +25,12 @@ pub fn is_due(run: &Run) -> bool {
 }
 
 /// Measures again. The first run is kept beside the series; this returns the run that has the place in the series.
-pub(super) fn repeated(first: Run, around: Around<'_>, measure: impl FnOnce() -> anyhow::Result<Run>) -> Run {
-    let Around { output, context, .. } = around;
+pub fn repeated(
+    first: Run,
+    output: &OutputArgs,
+    context: &Context,
+    measure: impl FnOnce() -> anyhow::Result<Run>,
+) -> Run {
     note(context, wrapped("measured again: ", &disturbance_of(&first.record)).trim_end());
     // The process may be killed meanwhile.
     output.keep(context, &first.record);

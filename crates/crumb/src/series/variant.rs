@@ -99,6 +99,11 @@ impl Sides {
         Ok(Self { variants, seed: 0 })
     }
 
+    /// Sides that differ in their target alone.
+    pub fn on(targets: &[Target]) -> Self {
+        Self { variants: targets.iter().map(Variant::at).collect(), seed: 0 }
+    }
+
     /// The same, with turns in the order that `seed` draws.
     #[must_use]
     pub fn in_order_of(self, seed: u64) -> Self {

@@ -1,9 +1,11 @@
 //! `crumb run`: one file a benchmark, which turns flags into its settings.
 
+pub mod cell;
 pub mod dirscale;
 pub mod fstress;
 pub mod netnews;
 pub mod postmark;
+pub mod shootout;
 pub mod webload;
 
 use clap::{Args, Subcommand};
@@ -33,6 +35,8 @@ enum RunBenchmark {
     Dirscale(dirscale::DirscaleArgs),
     /// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right
     Webload(Box<webload::WebloadArgs>),
+    /// Measure every workload of storage on several targets in turns, as one table: which is fastest at what
+    Shootout(shootout::ShootoutArgs),
 }
 
 /// Runs the benchmark that is named.
@@ -43,6 +47,7 @@ pub fn run(args: RunArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         RunBenchmark::Netnews(args) => netnews::run(*args, context),
         RunBenchmark::Dirscale(args) => dirscale::run(args, context),
         RunBenchmark::Webload(args) => webload::run(*args, context),
+        RunBenchmark::Shootout(args) => shootout::run(&args, context),
     };
     done.map(|status| context.ended(status))
 }

@@ -30,5 +30,6 @@ mod run_postmark;
 mod runs;
 mod sample;
 mod serve;
+mod shootout;
 mod webload;
 mod workload;

@@ -1,5 +1,6 @@
 //! `crumb run dirscale`: what a directory costs by its size, and from which size a layout pays.
 
+mod cell;
 mod flags;
 mod tables;
 

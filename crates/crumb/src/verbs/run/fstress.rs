@@ -1,5 +1,6 @@
 //! `crumb run fstress`: latency against offered load, until the storage saturates.
 
+mod cell;
 mod flags;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! `crumb run netnews`: a news feed stored, fed on and expired in passes.
 
+mod cell;
 mod flags;
 mod made_up;
 mod sides;

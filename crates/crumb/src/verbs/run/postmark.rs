@@ -1,5 +1,6 @@
 //! `crumb run postmark`: PostMark's run on any target, with latencies, threads, and what held it up.
 
+mod cell;
 mod flags;
 mod of_2001;
 
