@@ -2,6 +2,9 @@
 //!
 //! `golden_records` is a program of its own: timed runs want the CPUs to themselves.
 
+// How long each end took is shown by a failing test.
+#![allow(clippy::print_stderr)]
+
 mod job;
 mod lost;
 mod mpi_end;

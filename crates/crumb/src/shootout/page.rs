@@ -52,7 +52,7 @@ fn page_cell(row: &TableRow, side: usize, cell: &Cell) -> PageCell {
         (State::Valid, Some("slower")) => Tone::Warn,
         (State::Valid, _) => Tone::Plain,
     };
-    let mark = (row.fastest == Some(side)).then(|| if row.is_shown { "fastest" } else { "highest median" });
+    let mark = (row.fastest == Some(side)).then_some(if row.is_shown { "fastest" } else { "highest median" });
     let limit = cell.limit.as_ref().filter(|_| cell.state == State::Valid);
     let behind = limit.map(|limit| format!("Limit: {}.", limit.text.trim_end_matches('.')));
     let runs = (!cell.runs.is_empty()).then(|| {
