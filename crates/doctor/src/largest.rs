@@ -67,10 +67,16 @@ pub fn directory(path: &Path, stop: &AtomicBool) -> Option<DirectoryFacts> {
 fn names_max(path: &Path) -> Option<NamesMax> {
     match dirlimit::directory(path).ok()?.limit {
         dirlimit::Limit::Index(names) => {
-            Some(NamesMax { low: names.low.floor() as u64, high: names.high.ceil() as u64 })
+            Some(NamesMax { low: outward(names.low, f64::floor), high: outward(names.high, f64::ceil) })
         }
         _ => None,
     }
+}
+
+/// In three digits, away from the other end of the range: more would say what a simulation does not know.
+fn outward(names: f64, round: impl Fn(f64) -> f64) -> u64 {
+    let unit = 10_f64.powi((names.max(1.0).log10().floor() as i32 - 2).max(0));
+    (round(names / unit) * unit).round() as u64
 }
 
 /// Whether an ext4 directory has an index; none where one block holds it, which needs none.
@@ -195,6 +201,12 @@ mod tests {
         fs::create_dir_all(folder.path().join("d")).unwrap();
         let seen = largest_below(folder.path(), &AtomicBool::new(false));
         assert_eq!((seen.directories, seen.is_complete), (5, true));
+    }
+
+    #[test]
+    fn a_range_is_rounded_outward_to_three_digits() {
+        assert_eq!([127_964.2, 999.4, 7.0].map(|names| outward(names, f64::floor)), [127_000, 999, 7]);
+        assert_eq!([144_001.0, 999_001.0].map(|names| outward(names, f64::ceil)), [145_000, 1_000_000]);
     }
 
     #[test]

@@ -369,8 +369,10 @@ mod tests {
         );
         fs::remove_file(path.join("file")).expect("removed");
         fs::remove_dir(&path).expect("removed");
-        let mounted = || fs::read_to_string("/proc/self/mounts").expect("mounts").contains("fuse.slow");
+        let place = volume.path().display().to_string();
+        let mounted = || fs::read_to_string("/proc/self/mounts").expect("mounts").contains(&place);
         assert!(mounted());
         drop(volume);
+        assert!(!mounted());
     }
 }

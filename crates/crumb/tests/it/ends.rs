@@ -216,11 +216,17 @@ fn a_dropped_connection_cleans_up_as_ctrl_c_does_and_each_verb_ends_with_130() {
             let bench = bench();
             let mut child = start(&bench, crumb(), &args);
             wait_for_folder(&bench, &mut child);
-            // As when the terminal is gone: nothing can be written any more.
+            let id = Pid::from_child(&child);
+            // As when the terminal is gone: nothing can be written any more. Stopped meanwhile, as one that writes before the signal
+            // comes has lost its reader and nothing else.
             if signal == Signal::HUP {
+                kill_process(id, Signal::STOP).unwrap();
+                kill_process(id, signal).unwrap();
                 drop((child.stdout.take(), child.stderr.take()));
+                kill_process(id, Signal::CONT).unwrap();
+            } else {
+                kill_process(id, signal).unwrap();
             }
-            kill_process(Pid::from_child(&child), signal).unwrap();
             let output = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(left(&bench), 0, "{args:?} {signal:?}: {said}");
