@@ -86,7 +86,6 @@ impl MessageLoop<'_> {
             _ => word.code,
         };
         mpi_end::begins(code);
-        tracing::debug!(rank = self.rank, code, "all ranks have finished, and the end of MPI begins");
         // What was sent before the last word has come before it; MPI complains of what is left lying.
         for tag in [HEARTBEAT, ALARM] {
             while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
@@ -97,10 +96,14 @@ impl MessageLoop<'_> {
         if self.rank == 0 {
             self.dismiss(code);
         }
+        tracing::debug!(rank = self.rank, code, "all ranks have finished, and the end of MPI begins");
+        if self.rank == 0 {
+            std::thread::sleep(SETTLE);
+        }
         code
     }
 
-    /// Rank 0: sends the code to all others, and then calls nothing of MPI but its end.
+    /// Rank 0: sends the code to all others. It then waits, and calls nothing of MPI but its end.
     ///
     /// MPICH 4.0 over UCX closes each used connection by a flush that the other side must answer, and UCX answers only while
     /// MPI is called. A rank that has all its answers enters the launcher's barrier and answers no more. So a rank that still
@@ -114,7 +117,6 @@ impl MessageLoop<'_> {
             let to = self.world.process_at_rank(rank as i32);
             std::mem::forget(to.immediate_send_with_tag(StaticScope, word, WHOLE));
         }
-        std::thread::sleep(SETTLE);
     }
 
     /// Why a rank has left, unless that was reported: mostly all fail alike.
