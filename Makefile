@@ -56,7 +56,7 @@ test-real: ## the tests on real articles and traces, which are not in the reposi
 
 lint: ## formatting, and clippy with warnings as errors; installs nothing
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace $(if $(mpi_lacks),,$(MPI)) --all-targets -- -D warnings
+	$(CARGO) clippy $(if $(mpi_lacks),--workspace,$(MPI)) --all-targets -- -D warnings
 	$(CARGO) clippy -p crumb --no-default-features --features bench -- -D warnings
 	$(call mpi_or_skip,clippy,true)
 
