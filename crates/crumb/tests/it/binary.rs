@@ -85,6 +85,20 @@ impl Bench {
 
     /// Starts a verb that serves until it is stopped, and waits for its line that it is `ready`.
     pub fn started(&self, args: &[&str], ready: &str) -> Child {
+        let (child, line) = self.serving(args);
+        assert!(line.contains(ready), "{line}");
+        child
+    }
+
+    /// Serves a directory by NFS until it is stopped; gives the URL as well.
+    pub fn nfs_server(&self, directory: &str) -> (Child, String) {
+        let (child, line) = self.serving(&["serve", "dir", directory, "--listen", "127.0.0.1:0"]);
+        let url = line.split_whitespace().find(|word| word.starts_with("nfs://"));
+        (child, url.unwrap_or_else(|| panic!("{line}")).to_owned())
+    }
+
+    /// Starts a verb that serves until it is stopped, and waits for its first line.
+    fn serving(&self, args: &[&str]) -> (Child, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
             .args(args)
             .current_dir(self.directory())
@@ -96,8 +110,7 @@ impl Bench {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains(ready), "{line}");
-        child
+        (child, line)
     }
 
     /// The same, when it must succeed; gives standard output.

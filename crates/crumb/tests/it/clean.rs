@@ -114,20 +114,9 @@ fn links_kept_sets_and_directories_of_other_machines_stay() {
 fn left_overs_on_an_nfs_server_are_removed_through_it() {
     let bench = bench();
     killed(started(&bench, "postmark", LONG[1].1));
-    let mut server = Command::new(env!("CARGO_BIN_EXE_crumb"))
-        .args(["serve", "dir", "a", "--listen", "127.0.0.1:0"])
-        .current_dir(bench.directory())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let out = server.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
-    let url = line.split_whitespace().find(|word| word.starts_with("nfs://")).unwrap();
+    let (server, url) = bench.nfs_server("a");
     std::os::unix::fs::symlink("..", bench.path("a/crumb-netnews-link")).unwrap();
-    let said = bench.crumb(&["clean", url]);
+    let said = bench.crumb(&["clean", &url]);
     killed(server);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert!(said.out.contains("Removed 1 directory") && said.out.contains("left alone"), "{}", said.out);

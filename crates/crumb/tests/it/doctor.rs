@@ -1,7 +1,6 @@
 //! `crumb doctor`: what it finds first on storage and machines that are known to be bad, and that it leaves nothing.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -225,18 +224,8 @@ fn a_signal_ends_it_and_nothing_is_left_and_what_a_kill_leaves_is_cleaned() {
 fn a_server_is_measured_as_far_as_it_can_be_and_other_targets_say_what_to_run() {
     let bench = Bench::in_memory();
     fs::create_dir(bench.path("a")).unwrap();
-    let mut server = Command::new(env!("CARGO_BIN_EXE_crumb"))
-        .args(["serve", "dir", "a", "--listen", "127.0.0.1:0"])
-        .current_dir(bench.directory())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.split_whitespace().find(|word| word.starts_with("nfs://")).unwrap();
-    let said = bench.crumb(&["doctor", url]);
+    let (mut server, url) = bench.nfs_server("a");
+    let said = bench.crumb(&["doctor", &url]);
     server.kill().unwrap();
     server.wait().unwrap();
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
@@ -246,7 +235,7 @@ fn a_server_is_measured_as_far_as_it_can_be_and_other_targets_say_what_to_run() 
         said.out
     );
     assert!(
-        said.out.contains(&format!("crumb run fstress '{url}'")) || said.out.contains(url),
+        said.out.contains(&format!("crumb run fstress '{url}'")) || said.out.contains(&url),
         "{}",
         said.out
     );

@@ -23,6 +23,9 @@ operations = 20
 rounds = 1
 ";
 
+/// Measures them on two targets.
+const WORDS: [&str; 6] = ["run", "shootout", "one=a", "two=b", "--matrix", "tiny.toml"];
+
 fn bench() -> Bench {
     let bench = Bench::in_memory();
     for name in ["a", "b"] {
@@ -34,7 +37,7 @@ fn bench() -> Bench {
 
 /// Beside other tests the machine may be disturbed, which is INVALID (3) and not what this is about.
 fn shot(bench: &Bench, more: &[&str]) -> Said {
-    let args = [&["run", "shootout", "one=a", "two=b", "--matrix", "tiny.toml"], more].concat();
+    let args = [&WORDS, more].concat();
     let said = bench.crumb(&args);
     assert!(matches!(said.code, 0 | 3), "{args:?}: {} {}{}", said.code, said.out, said.err);
     said
@@ -90,7 +93,9 @@ fn two_workloads_on_two_targets_are_one_table_in_every_form_and_leave_nothing_be
     // Each workload is a series that `crumb compare` takes.
     let first = all["records"][0]["series"]["of"].as_str().unwrap();
     let compared = bench.crumb(&["compare", first]);
-    assert!(compared.out.contains("Transactions") || compared.code != 0, "{}{}", compared.out, compared.err);
+    let text = format!("{}{}", compared.out, compared.err);
+    // Beside other tests all runs of a side may be INVALID, which it says.
+    assert!(compared.out.contains("Transactions") || text.contains("are INVALID"), "{text}");
     assert!(bench.fine(&["runs", "list"]).contains("tiny: postmark on one"));
 }
 
@@ -134,9 +139,8 @@ fn hooks_know_their_run_and_a_failing_one_ends_it_with_the_table_so_far() {
     let log = bench.read("log");
     assert!(log.contains("postmark one a\n") && log.contains("dirscale two b\n"), "{log}");
     let fails = "test $CRUMB_WORKLOAD != dirscale";
-    let args =
-        ["run", "shootout", "one=a", "two=b", "--matrix", "tiny.toml", "--rounds", "1", "--prepare", fails];
-    let said = bench.crumb(&[&args[..], &["--cleanup", "touch cleaned"]].concat());
+    let more = ["--rounds", "1", "--prepare", fails, "--cleanup", "touch cleaned"];
+    let said = bench.crumb(&[&WORDS[..], &more].concat());
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     let err = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(err.contains("--prepare failed for dirscale on "), "{err}");
@@ -148,20 +152,8 @@ fn hooks_know_their_run_and_a_failing_one_ends_it_with_the_table_so_far() {
 fn a_run_that_reaches_the_limit_has_no_figure_and_says_why() {
     let bench = bench();
     bench.write("tiny.toml", "[[run]]\nbenchmark = \"postmark\"\nnumber = 20000\ntransactions = 2000000\n");
-    let said = bench.crumb(&[
-        "run",
-        "shootout",
-        "one=a",
-        "two=b",
-        "--matrix",
-        "tiny.toml",
-        "--rounds",
-        "1",
-        "--cell-limit",
-        "300ms",
-        "--json",
-        "out.json",
-    ]);
+    let more = ["--rounds", "1", "--cell-limit", "300ms", "--json", "out.json"];
+    let said = bench.crumb(&[&WORDS[..], &more].concat());
     assert!(matches!(said.code, 1 | 3), "{}{}", said.out, said.err);
     let cell = &json(&bench)["shootout"]["rows"][0]["cells"][0];
     assert!(["invalid", "failed"].contains(&cell["state"].as_str().unwrap()), "{cell:#}");
@@ -175,18 +167,8 @@ fn ctrl_c_removes_the_files_and_prints_what_was_measured() {
     // The second workload is under way when its hook sends the signal.
     let interrupt = "if [ $CRUMB_WORKLOAD = dirscale ]; then kill -INT $PPID; fi";
     let child = Command::new(env!("CARGO_BIN_EXE_crumb"))
-        .args([
-            "run",
-            "shootout",
-            "one=a",
-            "two=b",
-            "--matrix",
-            "tiny.toml",
-            "--rounds",
-            "1",
-            "--prepare",
-            interrupt,
-        ])
+        .args(WORDS)
+        .args(["--rounds", "1", "--prepare", interrupt])
         .current_dir(bench.directory())
         .env("CRUMB_STORE", bench.path("runs.db"))
         .stdin(Stdio::null())
