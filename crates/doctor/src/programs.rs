@@ -169,6 +169,9 @@ impl Kind {
         if self.is_durable && has(FindingCode::Volatile, 0) {
             return Some((Outlook::Fails, "lost at a reboot".to_owned()));
         }
+        if self.has_large_directories && has(FindingCode::DirectoryNearlyFull, 90) {
+            return Some((Outlook::Fails, "a full index".to_owned()));
+        }
         let is_linear = has(FindingCode::LinearDirectories, 70) || has(FindingCode::LargeDirectory, 70);
         if self.has_large_directories && is_linear {
             return Some((Outlook::Suffers, "large directories".to_owned()));
@@ -232,6 +235,12 @@ mod tests {
         full.target.space = Some(crate::SpaceFacts { inodes_total: 100, ..crate::SpaceFacts::default() });
         assert_eq!(outlook_of(&full, "CI unpack"), (Outlook::Fails, "no room".to_owned()));
         assert_eq!(outlook_of(&full, "build tree").0, Outlook::Fine);
+        let mut indexed = facts(5.0, 5.0);
+        let names_max = Some(crate::NamesMax { low: 1000, high: 1100 });
+        indexed.target.largest =
+            Some(crate::DirectoryFacts { names: 990, names_max, ..crate::DirectoryFacts::default() });
+        assert_eq!(outlook_of(&indexed, "news spool"), (Outlook::Fails, "a full index".to_owned()));
+        assert_eq!(outlook_of(&indexed, "CI unpack").0, Outlook::Fine);
         let mut volatile = facts(5.0, 5.0);
         volatile.target.mount = Some(crate::MountFacts { kind: "tmpfs".to_owned(), ..Default::default() });
         assert_eq!(outlook_of(&volatile, "mail store"), (Outlook::Fails, "lost at a reboot".to_owned()));
