@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The limit in a word, and in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// `device`, `server`, `memory`, `CPU`, `generator`, `storage` or `not named`.
+    /// `device`, `server`, `memory`, `CPU`, `generator`, `storage`, `unclear` or `not named`.
     pub word: &'static str,
     /// With the numbers.
     pub text: String,

@@ -21,8 +21,8 @@ pub fn page(table: &Table, plan: &Plan, command: &[String]) -> GridPage {
                  and the range in which that ratio lies with 95% confidence. A difference counts as shown when that range leaves out 1."
             ),
             "The limit is what held the run up: “memory” means that the data never left memory, so that the figure says nothing about a disk; \
-             “storage” that the storage was always waited for; “CPU” that the machine computed most of the time; “not named” that the \
-             benchmark does not say."
+             “storage” that the storage was always waited for; “CPU” that the machine computed most of the time; “unclear” that neither device nor CPU was \
+             the limit alone; “not named” that the benchmark does not say."
                 .to_owned(),
         ],
         heads: table

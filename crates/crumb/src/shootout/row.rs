@@ -99,7 +99,7 @@ fn set_of(workload: &Workload, bytes_max: f64) -> String {
 /// The rows that are named, in the order of `rows`; all without names.
 ///
 /// # Errors
-/// When a name is none of theirs.
+/// When no row has one of the names.
 pub fn chosen(rows: Vec<Row>, names: &[String]) -> anyhow::Result<Vec<Row>> {
     if let Some(wrong) = names.iter().find(|name| rows.iter().all(|row| row.name != **name)) {
         let known: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

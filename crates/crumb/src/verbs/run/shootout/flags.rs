@@ -18,7 +18,12 @@ use crate::verbs::run::SEED_DEFAULT;
 /// Runs postmark, netnews, dirscale and each workload of fstress on every target, round after round, and compares each target with
 /// the first. Each run works in a directory of its own in the target and removes it.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("json", |json| json.help("Write the table and the records of all runs as JSON to this file, - for standard output")),
+    mut_arg("report", |report| report.help("Write the table as an HTML page to this file, - for standard output")),
+    mut_arg("label", |label| label.help("Label of the runs, in front of workload and target [default: shootout]"))
+)]
 pub struct ShootoutArgs {
     /// Targets, each with a name for the table if wanted: /mnt/a, ssd=/mnt/ssd, filer=nfs://host[:port]/export, p=pack:/path
     #[arg(required = true, num_args = 1.., value_name = "[NAME=]TARGET")]
