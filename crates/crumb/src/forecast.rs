@@ -4,7 +4,6 @@
 //! is given, or the rate that a time supposes.
 //! Not here: whether results can be written (`outcome`), whether the target has room (`room`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,7 +14,7 @@ use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, named, wrapped};
 use crate::outcome::OutputArgs;
-use crate::output::{print, say};
+use crate::output::{print, say, write_to};
 use crate::series::SeriesArgs;
 
 /// What one run will do.
@@ -245,11 +244,7 @@ pub fn show(
     if let Some(path) = &output.json {
         let dry = DryRun { dry_run: true, runs_max, total, sides: forecasts, writes };
         let json = serde_json::to_string_pretty(&dry).context("cannot write the forecast as JSON")? + "\n";
-        if path == Path::new("-") {
-            print(&json)?;
-        } else {
-            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        write_to(path, &json)?;
         return Ok(ExitStatus::Fine);
     }
     let mut text: String = forecasts.iter().map(Forecast::lines).collect();

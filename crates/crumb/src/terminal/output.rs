@@ -22,6 +22,17 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a result to the file that the user named for it; `-` is standard output.
+///
+/// # Errors
+/// As [`print`], or when the file cannot be written.
+pub fn write_to(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return print(text);
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Prints a note on standard error, unless `--quiet`.
 pub fn note(context: &Context, text: &str) {
     if !context.quiet {

@@ -25,7 +25,7 @@ use self::measured::Measured;
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::counted;
-use crate::output::{can_be_written, print, refuse_database};
+use crate::output::{can_be_written, print, refuse_database, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -95,14 +95,11 @@ fn weighed(
 
 /// Writes an answer where it is wanted.
 fn tell(text: &str, figures: &serde_json::Value, json: Option<&Path>) -> anyhow::Result<ExitStatus> {
-    match json {
-        Some(path) if path == Path::new("-") => print(&format!("{figures:#}\n"))?,
-        Some(path) => {
-            std::fs::write(path, format!("{figures:#}\n"))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            print(text)?;
-        }
-        None => print(text)?,
+    if let Some(path) = json {
+        write_to(path, &format!("{figures:#}\n"))?;
+    }
+    if json != Some(Path::new("-")) {
+        print(text)?;
     }
     Ok(ExitStatus::Fine)
 }

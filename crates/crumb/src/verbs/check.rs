@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use report::count_text;
 use stackfs::check::{CheckWatch, Checked, Finding, Mended, check};
@@ -10,7 +10,7 @@ use stackfs::check::{CheckWatch, Checked, Finding, Mended, check};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, named, wrapped};
-use crate::output::print;
+use crate::output::{print, refuse_database, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -60,18 +60,12 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let checked = check(&args.tree, args.repair, &mut CheckWatch { progress: &mut show, stop: &stop });
     progress.finish();
     let checked = checked?;
-    match &args.json {
-        Some(path) => {
-            let json = format!("{:#}\n", json_of(&checked));
-            if path == Path::new("-") {
-                print(&json)?;
-            } else {
-                crate::output::refuse_database(path)?;
-                std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
-                print(&shown(&checked, context.verbose > 0))?;
-            }
-        }
-        None => print(&shown(&checked, context.verbose > 0))?,
+    if let Some(path) = &args.json {
+        refuse_database(path)?;
+        write_to(path, &format!("{:#}\n", json_of(&checked)))?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print(&shown(&checked, context.verbose > 0))?;
     }
     let tree = args.tree.display();
     if !checked.complete {

@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, grid, wrapped};
 use crate::openers::FileSystemArgs;
-use crate::output::{can_be_written, print, refuse_store};
+use crate::output::{can_be_written, print, refuse_store, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -135,12 +135,7 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         let json = serde_json::json!({
             "target": args.target.to_string(), "dry_run": args.dry_run, "found": found,
         });
-        if path == Path::new("-") {
-            print(&format!("{json:#}\n"))?;
-        } else {
-            std::fs::write(path, format!("{json:#}\n"))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        write_to(path, &format!("{json:#}\n"))?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
         print(&args.shown(&found))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use doctor::basics::{self, Place};
 use doctor::{Facts, Offers, PlaceFacts, Scratch, TargetFacts, UseFacts};
@@ -20,7 +20,7 @@ use self::page::Page;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::openers::FileSystemArgs;
-use crate::output::{can_be_written, print, refuse_store};
+use crate::output::{can_be_written, print, refuse_store, write_to};
 use crate::progress::Progress;
 use crate::signals::{self, Leaving};
 
@@ -77,14 +77,11 @@ pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         findings,
     };
     if let Some(path) = &args.json {
-        let json = format!("{:#}\n", page.json()?);
-        if path == Path::new("-") {
-            print(&json)?;
-            return Ok(ExitStatus::Fine);
-        }
-        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+        write_to(path, &format!("{:#}\n", page.json()?))?;
     }
-    print(&page.text())?;
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print(&page.text())?;
+    }
     Ok(ExitStatus::Fine)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use files::Target;
 use netnews::NetnewsError;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{named, wrapped};
 use crate::openers::FileSystemArgs;
-use crate::output::print;
+use crate::output::{print, refuse_database, write_to};
 use crate::progress::Progress;
 use crate::signals;
 use crate::verbs::feed::opened;
@@ -71,16 +71,12 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     progress.finish();
     let verified = verified?;
     let checked = Checked { verified: &verified, with_feed: feed.is_some(), target: &parent, name: &name };
-    let json = args.json.as_ref().map(|path| (path, checked.json()));
-    match json {
-        Some((path, json)) if path == Path::new("-") => print(&format!("{json:#}\n"))?,
-        Some((path, json)) => {
-            crate::output::refuse_database(path)?;
-            std::fs::write(path, format!("{json:#}\n"))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            print(&checked.shown())?;
-        }
-        None => print(&checked.shown())?,
+    if let Some(path) = &args.json {
+        refuse_database(path)?;
+        write_to(path, &format!("{:#}\n", checked.json()))?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print(&checked.shown())?;
     }
     if verified.is_unfinished() {
         bail!("{}: the run of this spool was cut short: {}", args.spool, checked.what_to_do());

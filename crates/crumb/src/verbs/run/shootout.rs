@@ -4,7 +4,7 @@ mod flags;
 
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use measure::RunRecord;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub use self::flags::ShootoutArgs;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::wrapped;
-use crate::output::{can_be_written, is_same_place, note, print, refuse_store, say};
+use crate::output::{can_be_written, is_same_place, note, print, refuse_store, say, write_to};
 use crate::shootout::hooks::Hooks;
 use crate::shootout::measure::{Measuring, Outcome};
 use crate::shootout::plan::Plan;
@@ -57,7 +57,7 @@ impl ShootoutArgs {
 
     fn show_plan(&self, plan: &Plan, context: &Context) -> anyhow::Result<ExitStatus> {
         match &self.output.json {
-            Some(path) => write(path, &format!("{:#}\n", plan.json()))?,
+            Some(path) => write_to(path, &format!("{:#}\n", plan.json()))?,
             None => print(&plan.text())?,
         }
         note(context, "Nothing was done; leave out --dry-run to run it.");
@@ -107,23 +107,16 @@ impl ShootoutArgs {
         context: &Context,
     ) -> anyhow::Result<()> {
         if let Some(path) = &self.markdown {
-            write(path, &text::markdown(table))?;
+            write_to(path, &text::markdown(table))?;
         }
         if let Some(path) = &self.output.json {
             let all = json!({ "command": context.command, "shootout": table, "records": records });
-            write(path, &format!("{all:#}\n"))?;
+            write_to(path, &format!("{all:#}\n"))?;
         }
         if let Some(path) = &self.output.report {
-            write(path, &page::page(table, plan, &context.command).render()?)?;
+            write_to(path, &page::page(table, plan, &context.command).render()?)?;
             note(context, &format!("Page: {}", path.display()));
         }
         Ok(())
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if path == Path::new("-") {
-        return print(text);
-    }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
