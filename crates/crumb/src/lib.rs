@@ -144,7 +144,9 @@ pub fn main() -> ExitCode {
     };
     #[cfg(feature = "pack")]
     verbs::pack::place::remove_unused();
-    exit::code(done, context.interruption.is_seen())
+    let has_no_reader = done.as_ref().err().is_some_and(exit::is_broken_pipe);
+    let interruption = &context.interruption;
+    exit::code(done, if has_no_reader { interruption.is_seen_or_comes() } else { interruption.is_seen() })
 }
 
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {

@@ -21,10 +21,16 @@ use crate::exit::INTERRUPTED;
 /// cleaning up was under way would stay undone.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
+/// How long the signal of a terminal that is gone is waited for, once standard output has no reader any more: both happen at
+/// once, and the write may fail before the thread that listens to signals has run.
+const SIGNAL_OF_A_LOST_TERMINAL: Duration = Duration::from_millis(100);
+
 /// Whether a signal ended the verb, and what is there that a second one would leave behind.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption {
     seen: Arc<AtomicBool>,
+    /// Signals are listened to.
+    listens: Arc<AtomicBool>,
     leaves: Arc<Mutex<Vec<String>>>,
     /// The run has shown its results, and only removes its files.
     cleaning: Arc<AtomicBool>,
@@ -43,6 +49,19 @@ impl Interruption {
     /// Whether a signal has come.
     pub fn is_seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
+    }
+
+    /// The same for a verb whose standard output has no reader any more: waits a moment for the signal that comes with it where
+    /// it was the terminal that went.
+    pub fn is_seen_or_comes(&self) -> bool {
+        let begun = Instant::now();
+        while !self.is_seen() {
+            if !self.listens.load(Ordering::Relaxed) || begun.elapsed() > SIGNAL_OF_A_LOST_TERMINAL {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// The same, and what a signal does is said.
@@ -137,6 +156,7 @@ fn listen(interruption: Interruption, wake: impl Fn() + Send + 'static) -> anyho
         wanted.push(SIGHUP);
     }
     let mut signals = Signals::new(wanted).context("cannot listen to Ctrl-C")?;
+    interruption.listens.store(true, Ordering::Relaxed);
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);
     let listen = move || {
@@ -177,6 +197,17 @@ fn is_ignored(signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_signal_of_a_lost_terminal_is_waited_for_only_where_signals_are_listened_to() {
+        assert!(!Interruption::default().is_seen_or_comes());
+        let interruption = Interruption::default();
+        interruption.listens.store(true, Ordering::Relaxed);
+        let seen = Arc::clone(&interruption.seen);
+        let late = std::thread::spawn(move || seen.store(true, Ordering::Relaxed));
+        assert!(interruption.is_seen_or_comes());
+        late.join().unwrap();
+    }
 
     #[test]
     fn the_last_words_name_what_is_there_and_nothing_that_is_gone() {
