@@ -181,6 +181,25 @@ fn report_knows_no_benchmark_by_name() {
     assert!(looked_at > 20, "only {looked_at} files of report were looked at");
 }
 
+/// A verb turns flags into a configuration and shows what came of it; what is longer has a part that belongs in a folder below it,
+/// or in a library.
+#[test]
+fn no_verb_is_longer_than_200_lines() {
+    let verbs = root().join("crates/crumb/src/verbs");
+    let is_verb = |path: &Path| {
+        let folder = path.parent().expect("it has one");
+        path.extension().is_some_and(|ext| ext == "rs") && (folder == verbs || folder == verbs.join("run"))
+    };
+    let lengths: Vec<(usize, PathBuf)> = project_files()
+        .into_iter()
+        .filter(|path| is_verb(path))
+        .map(|path| (std::fs::read_to_string(&path).expect("it can be read").lines().count(), path))
+        .collect();
+    assert!(lengths.len() > 20, "verbs are looked for in the wrong place: {lengths:?}");
+    let long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines > 200).collect();
+    assert!(long.is_empty(), "{long:?}");
+}
+
 #[test]
 fn nothing_is_called_utils() {
     for path in project_files() {

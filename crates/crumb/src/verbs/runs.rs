@@ -1,5 +1,6 @@
 //! `crumb runs`: what was measured so far.
 
+mod list;
 mod show;
 
 use std::path::PathBuf;
@@ -7,12 +8,11 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use measure::{RECORDS_BYTES_MAX, RunId, RunRecord, read_text, text_from};
-use report::{RunSummary, Store, figure_text};
+use report::Store;
 
 use crate::context::Context;
-use crate::declarations;
 use crate::exit::ExitStatus;
-use crate::layout::{WIDTH, counted, grid, shortened};
+use crate::layout::counted;
 use crate::output::{Destination, destination, note, print};
 
 #[derive(Args, Debug)]
@@ -98,7 +98,7 @@ pub(super) enum OpsOf {
 /// Runs the verb.
 pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match args.what {
-        What::List { json } => list(context, json.as_ref())?,
+        What::List { json } => list::list(context, json.as_ref())?,
         What::Show { run, json, ops } => {
             let record = context.store_with_runs()?.find(&run)?;
             match json {
@@ -118,61 +118,6 @@ pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 
 fn json_line(record: &RunRecord) -> String {
     format!("{}\n", record.to_json())
-}
-
-fn list(context: &Context, json: Option<&Destination>) -> anyhow::Result<()> {
-    let runs = context.existing_store()?.map_or_else(|| Ok(vec![]), |store| store.list())?;
-    if let Some(to) = json {
-        let runs: Vec<serde_json::Value> = runs.iter().map(summary_json).collect();
-        return to.write(context, "the list", &format!("{}\n", serde_json::to_string_pretty(&runs)?));
-    }
-    if runs.is_empty() {
-        note(
-            context,
-            &format!("{}: no runs yet; make one with `crumb run fstress`", context.store.display()),
-        );
-        return Ok(());
-    }
-    let heads = ["run (UTC)", "what", "points", "headline", "verdict"];
-    let rows =
-        |label_width| -> Vec<Vec<String>> { runs.iter().map(|run| list_row(run, label_width)).collect() };
-    // The label is what may be long: it gets what the other columns leave over, and at least a few letters.
-    let without =
-        grid(&heads, 2, &rows(heads[1].len())).lines().next().map_or(0, |line| line.chars().count());
-    print(&grid(&heads, 2, &rows((heads[1].len() + WIDTH).saturating_sub(without).max(8))))
-}
-
-fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
-    let headline = declarations::of(&run.benchmark)
-        .iter()
-        .filter(|metric| metric.headline)
-        .find_map(|metric| run.metrics.get(metric.name).map(|value| figure_text(metric.unit, *value)));
-    let verdict = match (run.valid, run.complete) {
-        (true, true) => "VALID",
-        (true, false) => "cut short",
-        (false, _) => "INVALID",
-    };
-    vec![
-        run.id.0.clone(),
-        shortened(&run.label, label_width),
-        run.points.to_string(),
-        headline.unwrap_or_else(|| "-".to_owned()),
-        verdict.to_owned(),
-    ]
-}
-
-fn summary_json(run: &RunSummary) -> serde_json::Value {
-    serde_json::json!({
-        "id": run.id.0,
-        "benchmark": run.benchmark,
-        "label": run.label,
-        "target": run.target,
-        "started": run.started.to_string(),
-        "complete": run.complete,
-        "valid": run.valid,
-        "points": run.points,
-        "metrics": run.metrics,
-    })
 }
 
 fn import(context: &Context, files: &[PathBuf]) -> anyhow::Result<()> {

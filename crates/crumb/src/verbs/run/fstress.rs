@@ -2,13 +2,14 @@
 
 mod cell;
 mod flags;
+mod foreseen;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use files::{NfsProto, Target};
-use fstress::{Fstress, FstressConfig, Keep, Load, Reached};
+use fstress::{Fstress, FstressConfig, Load, Reached};
 use harness::open_loop::Wait;
 use harness::ranks::RankGroup;
 use measure::{RunId, RunRecord};
@@ -16,9 +17,10 @@ use quanta::Clock;
 use serde_json::{Value, json};
 
 pub use self::flags::FstressArgs;
+use self::foreseen::would_leave;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::forecast::{self, Forecast, Levels, Seconds};
+use crate::forecast::{self, Forecast};
 use crate::openers::{TransportOptions, open_transport, proto_of};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
@@ -94,35 +96,6 @@ impl FstressArgs {
         Ok(self.forecast(target, &config))
     }
 
-    fn forecast(&self, target: &Target, config: &FstressConfig) -> Forecast {
-        let (least, most) = config.load.levels_expected();
-        let files = config.files_max();
-        let raw = config.raw.as_ref().map(|raw| format!("; requests go to {}-rank-N.csv", raw.display()));
-        Forecast {
-            benchmark: "fstress",
-            target: target.to_string(),
-            what: format!(
-                "{} on {target}, {}; seed {}{}",
-                config.workload.name,
-                config.load,
-                config.seed,
-                raw.unwrap_or_default()
-            ),
-            levels: Some(Levels { what: "load levels", least: least.into(), most: most.into() }),
-            seconds: Some(Seconds {
-                least: (config.warm + config.measure).as_secs_f64() * f64::from(least),
-                // A level that is saturated is waited for.
-                most: (config.warm + config.measure + config.drain).as_secs_f64() * f64::from(most),
-            }),
-            besides: besides(files, config),
-            files,
-            bytes: files.map(|files| config.workload.bytes_expected(files) as u64),
-            work_directory: config.workload.needs_files().then(|| config.set_name.clone()),
-            is_kept: config.keep != Keep::Remove,
-            ..Forecast::default()
-        }
-    }
-
     fn checked(
         &self,
         own_part: &str,
@@ -171,27 +144,6 @@ impl FstressArgs {
             ("waiting", self.wait.wait().to_string()),
             ("repeats", format!("{:?}", self.series)),
         ]
-    }
-}
-
-/// What takes time besides the schedule.
-fn besides(files: Option<u64>, config: &FstressConfig) -> String {
-    let files = match (files, config.keep) {
-        (Some(0), _) => None,
-        (_, Keep::Remove) => Some("make and remove the files"),
-        (_, Keep::Keep | Keep::Reuse) => Some("make the files"),
-    };
-    let is_open = !matches!(config.load, Load::Max { .. });
-    let late = is_open.then_some("measure a late level again");
-    let works: Vec<&str> = files.into_iter().chain(late).collect();
-    if works.is_empty() { String::new() } else { format!("the time to {}", works.join(", and to ")) }
-}
-
-fn would_leave(config: &FstressConfig, target: &Target) -> String {
-    let set = &config.set_name;
-    match config.keep {
-        Keep::Remove => format!("{set} in {target}; `crumb clean {target}` removes it"),
-        Keep::Keep | Keep::Reuse => format!("{set} in {target}, which is kept; --reuse takes it up again"),
     }
 }
 
