@@ -11,7 +11,7 @@
 //! 3. The way there and back, which the server cannot log, is the median difference of the undisturbed levels of the same
 //!    law and rate. It is taken off, and printed.
 //! 4. A level is wrong when a figure is below what the earliest moments give or above what the latest give, by more than 1% and 5 us
-//!    beyond that way.
+//!    beyond that way. Which requests Fstress counted is known but for one at either end: all three windows are looked at.
 //! 5. A level is VALID when Fstress says so and the machine was not disturbed meanwhile, as in `crumb run`.
 //!
 //! Prints a line a level and then the counts. Exit status 1 when a level was VALID and wrong.
@@ -31,6 +31,7 @@ use files::{
 };
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
 use harness::open_loop::FIGURES_LATE;
+use harness::series::MEASURED_AGAIN;
 use measure::{LoadPoint, MachineMeter, MeterScope};
 use nfs::client::ClientOptions;
 use nfs::server::{ServerOptions, serve_null};
@@ -229,11 +230,15 @@ fn level(law: Law, rate: u64, disturbance: Disturbance, seed: u64) -> anyhow::Re
         outcome.points.into_iter().next().ok_or_else(|| anyhow!("no level: {}", outcome.verdict))?;
     machine.judge(&mut point.verdict);
     let log = relay.log.lock().expect("nothing panics with it").clone();
-    let measured = || {
-        let all = log.iter().skip((WARM.as_secs_f64() * rate as f64) as usize);
-        all.take((MEASURE.as_secs_f64() * rate as f64) as usize)
-    };
-    if measured().next().is_none() {
+    let [warm, measure] = [WARM, MEASURE].map(|span| (span.as_secs_f64() * rate as f64) as usize);
+    // A late level is measured again, and its figures are those of the second time.
+    let earlier =
+        if point.verdict.has(MEASURED_AGAIN) { log.len().saturating_sub(warm + measure) } else { 0 };
+    // Which request was the first that counted is known but for one: the windows beside it are right as well.
+    let windows: Vec<&[Delay]> = (earlier + warm.saturating_sub(1)..=earlier + warm + 1)
+        .map(|begin| &log[begin.min(log.len())..(begin + measure).min(log.len())])
+        .collect();
+    if windows.iter().any(|window| window.is_empty()) {
         return Err(anyhow!("the relay saw no requests"));
     }
     let of = point.latency_us;
@@ -243,11 +248,19 @@ fn level(law: Law, rate: u64, disturbance: Disturbance, seed: u64) -> anyhow::Re
         disturbance,
         printed: [of.mean, of.p50, of.p90, of.p99, of.p999],
         logged: [
-            figures(measured().map(|delay| delay.earliest)),
-            figures(measured().map(|delay| delay.latest)),
+            extremes(
+                windows.iter().map(|window| figures(window.iter().map(|delay| delay.earliest))),
+                f64::min,
+            ),
+            extremes(windows.iter().map(|window| figures(window.iter().map(|delay| delay.latest))), f64::max),
         ],
         point,
     })
+}
+
+/// The least or the greatest of each figure.
+fn extremes(of: impl Iterator<Item = [f64; 5]>, pick: fn(f64, f64) -> f64) -> [f64; 5] {
+    of.reduce(|a, b| std::array::from_fn(|at| pick(a[at], b[at]))).expect("there are windows")
 }
 
 /// [`FIGURES`] of some delays, in microseconds.
