@@ -45,8 +45,8 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 AWAKE := processors_stay_awake_while_requests_come_and_sleep_again_after
 test: packages bench-smoke ## every test, with real servers where they are installed; ends with what was skipped and a sum
 	@scripts/run-tests.sh '$(CARGO) test --workspace --test waking $(AWAKE)' \
-		'scripts/awake.sh $(CARGO) test --workspace --no-fail-fast -- --skip $(AWAKE)' \
-		'make --no-print-directory test-mpi'
+		'beside: make --no-print-directory test-mpi' \
+		'scripts/awake.sh $(CARGO) test --workspace --no-fail-fast -- --skip $(AWAKE)'
 
 quick: ## unit tests and tables of rules: no servers, no root, no network; under 2 minutes once it is built
 	@scripts/run-tests.sh '$(CARGO) test --workspace --no-fail-fast --lib --bins --test rules --test house'

@@ -2,10 +2,11 @@
 # Runs test commands one after another, each to its end, and sums them up: how many tests passed and failed, which took
 # longest, what was skipped and why. Exits with 0 if every command did.
 #   scripts/run-tests.sh COMMAND…      each COMMAND is one argument, as for `bash -c`
+# One that begins with `beside: ` runs beside those that follow it, for tests that mostly wait; what it prints comes at the end.
 # A test that lacks a program or a device appends a line to the list of skipped tests (crates/testkit/src/need.rs). With
 # CRUMB_TESTS_MUST_RUN=1 it fails.
 set -uo pipefail
-[ $# -gt 0 ] || { sed -n '2,6s/^# \?//p' "$0" >&2 && exit 2; }
+[ $# -gt 0 ] || { sed -n '2,7s/^# \?//p' "$0" >&2 && exit 2; }
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
@@ -16,11 +17,33 @@ export CRUMB_TESTS_SKIPPED
 : >"$CRUMB_TESTS_SKIPPED"
 
 failed=()
+ended() {
+    [ "$2" = 0 ] || failed+=("$1 (exit code $2)")
+}
+beside=() ids=()
+# Ctrl-C reaches all of them; a hangup or a kill of this script alone does not.
+trap '[ ${#ids[@]} = 0 ] || kill "${ids[@]}" 2>/dev/null' EXIT
 for command in "$@"; do
-    bash -c "$command" 2>&1 | tee -a "$log"
-    code=${PIPESTATUS[0]}
-    [ "$code" = 0 ] || failed+=("$command (exit code $code)")
+    case $command in
+    'beside: '*)
+        command=${command#beside: }
+        bash -c "$command" >"$log-beside-${#ids[@]}" 2>&1 </dev/null &
+        beside+=("$command") ids+=($!)
+        ;;
+    *)
+        bash -c "$command" 2>&1 | tee -a "$log"
+        ended "$command" "${PIPESTATUS[0]}"
+        ;;
+    esac
 done
+for at in "${!ids[@]}"; do
+    wait "${ids[$at]}"
+    code=$?
+    tee -a "$log" <"$log-beside-$at"
+    rm -f "$log-beside-$at"
+    ended "${beside[$at]}" "$code"
+done
+ids=()
 
 # Cargo names a test program before it runs it; the program ends with its `test result:` line.
 echo
