@@ -46,6 +46,9 @@ pub const MACHINE_DISTURBED: &str = "machine-disturbed";
 const LOST_TO_OTHERS_MAX: f64 = 0.05;
 /// Share of the CPU time that this machine asked for which the hypervisor may keep.
 const STOLEN_MAX: f64 = 0.05;
+/// And of one CPU, as the time is counted in which an idle virtual CPU is woken: a load that sleeps between its requests has little
+/// more of its own.
+const STOLEN_CPUS_MAX: f64 = 0.05;
 /// Share of the time in which a CPU quota may stop this process.
 const THROTTLED_MAX: f64 = 0.02;
 /// The kernel counts CPU time in hundredths of a second: of less time than this no share is known well.
@@ -230,6 +233,11 @@ impl MachineUse {
         share(self.stolen, self.busy.max(self.ours) + self.stolen)
     }
 
+    /// CPUs that the hypervisor kept on average.
+    fn stolen_cpus(&self) -> f64 {
+        self.stolen.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+    }
+
     /// Share of the time in which a CPU quota stopped this process, 0 to 1.
     pub fn throttled_share(&self) -> f64 {
         share(self.throttled, self.wall)
@@ -254,7 +262,7 @@ impl MachineUse {
                 self.names()
             ));
         }
-        if self.stolen_share() > STOLEN_MAX {
+        if self.stolen_share() > STOLEN_MAX && self.stolen_cpus() > STOLEN_CPUS_MAX {
             found.push(format!(
                 "the hypervisor gave {} of the CPU time to other machines: measure when they are quiet",
                 percent(self.stolen_share())

@@ -59,6 +59,17 @@ fn one_stolen_tick_beside_a_thread_that_no_tick_saw_is_no_disturbance() {
     assert_eq!(finding(&aliased), None);
 }
 
+/// 500 requests a second on a quiet machine, as its kernel counted them: each woke a virtual CPU.
+#[test]
+fn wake_ups_that_are_counted_as_stolen_are_no_disturbance_and_more_is() {
+    let tick = Duration::from_millis(10);
+    let of_wake_ups = MachineUse { wall: 3 * SECOND / 2, stolen: 4 * tick, ..second(0.01, 0.15, 0.0) };
+    assert!(of_wake_ups.stolen_share() > 0.2, "{}", of_wake_ups.stolen_share());
+    assert_eq!(finding(&of_wake_ups), None);
+    let beside_other_machines = MachineUse { stolen: 12 * tick, ..of_wake_ups };
+    assert!(finding(&beside_other_machines).unwrap().contains("hypervisor gave"));
+}
+
 #[test]
 fn stolen_and_throttled_time_disturb_whatever_other_processes_do() {
     let stolen = MachineUse { stolen: SECOND / 5, ..second(0.0, 0.8, 0.0) };
