@@ -49,6 +49,16 @@ pub enum VolumesError {
     /// The engine.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Something that is no regular file, in the place of the list.
+    #[error("{place}: {what} is in the place of the file `{LIST}`, which lists the store's other directories; {}", advice(*is_needed))]
+    ListInTheWay {
+        /// The store's own directory, escaped.
+        place: String,
+        /// What is there.
+        what: &'static str,
+        /// The store has other directories, or may have: nothing else says which.
+        is_needed: bool,
+    },
     /// It was named as a further directory.
     #[error("{}: is the store's own directory, which lists the others; it stays", directory.display())]
     Own {
@@ -84,6 +94,16 @@ impl VolumesError {
     }
 }
 
+/// What to do about what is in the place of the list.
+fn advice(list_is_needed: bool) -> &'static str {
+    match list_is_needed {
+        true => {
+            "put the file back there, or write it again, with the path of one directory per line; `crumb pack repair` refuses until then"
+        }
+        false => "the store has no other directory, so `crumb pack repair` moves it aside",
+    }
+}
+
 fn file_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> VolumesError {
     let path = escaped(path.as_os_str().as_bytes());
     move |source| VolumesError::File { path, what, source }
@@ -98,6 +118,14 @@ fn has_segments(store: &Path) -> bool {
         let number = name.strip_suffix(b".index").or_else(|| name.strip_suffix(b".body"));
         number.is_some_and(|number| number.len() == 8 && number.iter().all(u8::is_ascii_digit))
     })
+}
+
+/// What is in the place of the list, when that is no regular file.
+fn in_the_way(store: &Path) -> Option<VolumesError> {
+    let disk: Arc<dyn Disk> = Arc::new(LocalDisk::open(store).ok()?);
+    let (_, what) = disk.other_than_files().ok()?.into_iter().find(|(name, _)| name == LIST)?;
+    let is_needed = !matches!(packstore::volumes_expected(&disk), Ok(1));
+    Some(VolumesError::ListInTheWay { place: escaped(store.as_os_str().as_bytes()), what, is_needed })
 }
 
 /// The directories of a store.
@@ -133,7 +161,7 @@ impl VolumeList {
         let mut bytes = Vec::new();
         match open_regular(fs::OpenOptions::new().read(true), &list) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(file_error(&list, "read")(error)),
+            Err(error) => return Err(in_the_way(store).unwrap_or_else(|| file_error(&list, "read")(error))),
             Ok(file) => {
                 file.take(LIST_BYTES_MAX).read_to_end(&mut bytes).map_err(file_error(&list, "read"))?;
             }
@@ -145,6 +173,32 @@ impl VolumeList {
         Ok(Self { store: store.to_owned(), others, not_paths })
     }
 
+    /// As [`VolumeList::read`], to repair the store: what is in the place of a list that the store does not need gets another name.
+    /// Returns also what was done.
+    ///
+    /// # Errors
+    /// As [`VolumeList::read`], and [`StoreError::Locked`] while a process has the store open for writing.
+    pub fn read_to_repair(store: &Path) -> Result<(Self, Vec<Fault>), VolumesError> {
+        let (place, what) = match Self::read(store) {
+            Err(VolumesError::ListInTheWay { place, what, is_needed: false }) => (place, what),
+            read => return Ok((read?, Vec::new())),
+        };
+        let disk = LocalDisk::open(store)?;
+        let _lock = disk.lock(LOCK)?.ok_or_else(|| StoreError::Locked { place: place.clone() })?;
+        let names = disk.names()?;
+        let aside = (0_u64..).map(|number| match number {
+            0 => format!("{LIST}.aside"),
+            number => format!("{LIST}.aside.{number}"),
+        });
+        let aside = aside.into_iter().find(|aside| !names.contains(aside)).expect("numbers do not end");
+        disk.rename(LIST, &aside)?;
+        disk.sync_names()?;
+        let what =
+            format!("{place}: {what} was in the place of the file `{LIST}`: it is called `{aside}` now");
+        let moved = Fault { file: None, key: None, what, is_damaged: false, by_hand: false };
+        Ok((Self::read(store)?, vec![moved]))
+    }
+
     /// What is wrong with the list, for `check` and `repair`, and what to do: neither can know what a line was.
     pub fn faults(&self) -> Vec<Fault> {
         let list = escaped(self.store.join(LIST).as_os_str().as_bytes());
@@ -152,7 +206,7 @@ impl VolumeList {
             let line = escaped(line);
             format!("{list}: the line `{line}` is no path; remove it, or put the path of the directory that it named")
         });
-        what.map(|what| Fault { file: None, key: None, what, is_damaged: false }).collect()
+        what.map(|what| Fault { file: None, key: None, what, is_damaged: false, by_hand: true }).collect()
     }
 
     /// The store's own directory, which names it.

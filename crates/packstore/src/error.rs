@@ -97,6 +97,44 @@ pub enum StoreError {
         /// What is there.
         what: &'static str,
     },
+    /// Something that is no regular file, in the place of a data file, which may be elsewhere: nothing makes up for it.
+    #[error(
+        "{place}: {what} is in the place of the data file `{name}`: put the data file back there, or, if its objects are lost for \
+         good, remove what is there; `crumb pack repair` refuses until then"
+    )]
+    DataInTheWay {
+        /// The volume.
+        place: String,
+        /// The data file.
+        name: String,
+        /// What is there.
+        what: &'static str,
+    },
+    /// A file under the name of a segment that did not write it.
+    #[error("{place}: {}; `crumb pack repair` refuses until then", misplaced(name, belongs.as_deref()))]
+    Misplaced {
+        /// The volume.
+        place: String,
+        /// The file.
+        name: String,
+        /// Its right name, which no file has; `None`: it is of another store, or of a segment that is gone.
+        belongs: Option<String>,
+    },
+    /// A file that is there and cannot be opened, by this user at least.
+    #[error(
+        "{place}: user {user} cannot open `{name}`: {why}; what is in it is not lost: use the store as the user who owns its files, \
+         or correct the cause; `crumb pack repair` refuses until then"
+    )]
+    NoAccess {
+        /// The volume.
+        place: String,
+        /// The file.
+        name: String,
+        /// The process's user, by number.
+        user: u32,
+        /// What the system said.
+        why: String,
+    },
     /// No room.
     #[error(
         "the store is full, or its disk; delete something, free space on the disk, or add a volume with `crumb pack grow`"
@@ -165,8 +203,33 @@ impl StoreError {
         }
     }
 
+    /// Of a file that is there and could not be opened.
+    pub(crate) fn no_access(error: &DiskError) -> Self {
+        Self::NoAccess {
+            place: error.place.clone(),
+            name: error.name.clone(),
+            user: rustix::process::geteuid().as_raw(),
+            why: error.source.to_string(),
+        }
+    }
+
     pub(crate) fn thread(name: &str, error: &io::Error) -> Self {
         Self::Thread { name: name.to_owned(), why: error.to_string() }
+    }
+}
+
+/// What is wrong with a misplaced file, and what to do.
+fn misplaced(name: &str, belongs: Option<&str>) -> String {
+    match belongs {
+        Some(belongs) => {
+            format!(
+                "`{name}` is what `{belongs}` was, which is missing: give it that name back (by way of a third, if another has it)"
+            )
+        }
+        None => format!(
+            "`{name}` was written by no segment of this store: move it out of the directory, and put the store's own file of that \
+             name back, if there was one; if all segments are named so, put the store's own `volume` back"
+        ),
     }
 }
 

@@ -50,6 +50,7 @@ pub use procedures::repair::RepairReport;
 pub use store::extents::{Extent, Extents};
 pub use store::getting::{Begun, Reading};
 pub use store::iterate::{Entry, Iter, OrderedIter};
+pub use store::lifetime::volumes_expected;
 pub use store::stream::ObjectWriter;
 pub use store::usage::{Usage, VolumeState};
 pub use store::{Pending, Store};

@@ -52,6 +52,8 @@ pub(crate) struct Segments {
 pub(crate) struct LostParts {
     /// Damage of volumes' heads.
     pub heads: Vec<String>,
+    /// What is in the place of data files: a repair refuses until it is gone.
+    pub by_hand: Vec<String>,
     /// Where a damaged `table` is: the last stop was a clean one, after which each index is whole up to its end.
     pub table: Option<String>,
     /// The last stop was a clean one, by the volumes' heads, and there is no `table` that says what there was.

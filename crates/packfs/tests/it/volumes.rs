@@ -125,6 +125,66 @@ fn writers_are_kept_out_while_somebody_looks_and_a_store_that_is_open_is_known()
     assert_eq!(list.keep_writers_out().expect("the rest is free").len(), 1);
 }
 
+/// Symptom: every verb failed with "not a regular file" or "too many levels of symbolic links", and said neither what was in the place
+/// of the list nor what to do. Fix: both are said; a repair moves it aside where the store has no other directory.
+#[test]
+fn what_is_in_the_place_of_the_list_is_named_and_moved_aside_only_where_no_directory_is_lost_with_it() {
+    let put_there = |path: &Path, what: &str, moved: &Path| match what {
+        "a directory" => fs::create_dir(path).expect("made"),
+        _ => std::os::unix::fs::symlink(moved, path).expect("a link"),
+    };
+    for what in ["a directory", "a symbolic link"] {
+        let Made { directory, store, .. } = made();
+        for number in 0..50_u32 {
+            store.put(&number.to_le_bytes(), b"body", PutOptions::default()).expect("put");
+        }
+        store.close().expect("closed");
+        let (one, moved) = (directory.path().join("store"), directory.path().join("moved"));
+        fs::rename(one.join("volumes"), &moved).expect("moved");
+        put_there(&one.join("volumes"), what, &moved);
+        let refused = [
+            VolumeList::read(&one).map(drop).expect_err("refused"),
+            VolumeList::read_to_repair(&one).map(drop).expect_err("refused"),
+        ];
+        for text in refused.map(|error| error.to_string()) {
+            let parts =
+                [what, "the file `volumes`", "put the file back there", "`crumb pack repair` refuses"];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+        assert!(
+            one.join("volumes").symlink_metadata().is_ok_and(|found| !found.is_file()),
+            "{what}: unchanged"
+        );
+        match what {
+            "a directory" => fs::remove_dir(one.join("volumes")).expect("removed"),
+            _ => fs::remove_file(one.join("volumes")).expect("removed"),
+        }
+        fs::rename(&moved, one.join("volumes")).expect("put back");
+        let (list, done) = VolumeList::read_to_repair(&one).expect("read");
+        assert_eq!(done, []);
+        let store = list.open(OpenOptions::default()).expect("it opens");
+        assert_eq!(store.iter().expect("listed").count(), 50, "{what}");
+
+        let alone = directory.path().join("alone");
+        let (_, store) = VolumeList::create(&alone, BYTES, &[], StoreOptions::default()).expect("made");
+        store.put(b"key", b"body", PutOptions::default()).expect("put");
+        put_there(&alone.join("volumes"), what, &moved);
+        let told = VolumeList::read(&alone).map(drop).expect_err("refused").to_string();
+        assert!(told.contains(what) && told.contains("`crumb pack repair` moves it aside"), "{told}");
+        let locked = VolumeList::read_to_repair(&alone).map(drop).expect_err("it is open");
+        assert!(matches!(locked, VolumesError::Store(StoreError::Locked { .. })), "{locked}");
+        drop(store);
+        let (list, done) = VolumeList::read_to_repair(&alone).expect("moved aside");
+        assert!(
+            matches!(&done[..], [fault] if fault.what.contains("it is called `volumes.aside` now")),
+            "{done:?}"
+        );
+        assert!(alone.join("volumes.aside").symlink_metadata().is_ok(), "{what} is kept");
+        let store = list.open(OpenOptions::default()).expect("it opens");
+        assert!(store.get(b"key").expect("readable").is_some());
+    }
+}
+
 /// Symptom: a store whose `volume` and `volume.copy` were gone was no store, and the advice was to make a new one in its place.
 #[test]
 fn a_directory_with_segments_and_no_heads_is_a_store_that_lost_them() {

@@ -72,6 +72,13 @@ impl RecordHead {
         bytes.get(44..RECORD_HEAD_BYTES).map_or(0, |word| u64::from(u32_at(word, 0)) * 8)
     }
 
+    /// The salt with which the checksum of the record at the start of `bytes` is right, and its head. Any bytes have one.
+    pub(crate) fn salt_of(bytes: &[u8]) -> Option<(u32, Self)> {
+        let head = Self::peek(bytes)?;
+        let end = RECORD_HEAD_BYTES + head.key_len as usize + head.meta_len as usize;
+        Some((record_crc(bytes.get(..end)?, 0) ^ u32_at(bytes, 0), head))
+    }
+
     /// The head, when its checksum, which covers key and attributes too, is right. `None` also when `bytes` end before.
     pub(crate) fn decode(bytes: &[u8], salt: u32) -> Option<Self> {
         let head = Self::peek(bytes)?;

@@ -36,6 +36,8 @@ pub struct Fault {
     pub what: String,
     /// Its bytes are known to be wrong. Else they could not be read, perhaps for the moment: `repair` leaves the object alone.
     pub is_damaged: bool,
+    /// No repair helps: `what` says what its keeper can do.
+    pub by_hand: bool,
 }
 
 impl Store {
@@ -55,7 +57,13 @@ impl Store {
         for uncertain in self.objects.index.doubts() {
             let what = "its index record is damaged: what the key names is not known".to_owned();
             let key = Some(uncertain.key);
-            report.faults.push(Fault { file: Some(uncertain.file), key, what, is_damaged: true });
+            report.faults.push(Fault {
+                file: Some(uncertain.file),
+                key,
+                what,
+                is_damaged: true,
+                by_hand: false,
+            });
         }
         progress(files.len() as u64, files.len() as u64);
         Ok(report)
@@ -80,6 +88,7 @@ impl Store {
                 key: None,
                 what,
                 is_damaged: true,
+                by_hand: false,
             }));
         }
         Ok(faults)
@@ -88,20 +97,21 @@ impl Store {
 
 /// What is known to have been there and is not, and damage of volumes themselves.
 fn lost_parts(segments: &Segments) -> Vec<Fault> {
-    let LostParts { mut heads, table, .. } = segments.lost();
+    let LostParts { mut heads, table, by_hand, .. } = segments.lost();
     heads.extend(table.map(|place| {
         format!(
             "{place}: the file `table` is damaged; the indexes alone tell what there is, and what was deleted"
         )
     }));
-    let fault = |what| Fault { file: None, key: None, what, is_damaged: false };
-    heads.into_iter().map(fault).chain(gone_parts(segments)).collect()
+    let fault = |by_hand| move |what| Fault { file: None, key: None, what, is_damaged: false, by_hand };
+    let (heads, by_hand) = (heads.into_iter().map(fault(false)), by_hand.into_iter().map(fault(true)));
+    by_hand.chain(heads).chain(gone_parts(segments)).collect()
 }
 
 /// Volumes and segments that are not there.
 fn gone_parts(segments: &Segments) -> Vec<Fault> {
     let lost = segments.lost();
-    let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
+    let fault = |file, what| Fault { file, key: None, what, is_damaged: false, by_hand: false };
     let mut faults = Vec::new();
     let records = match lost.records {
         Some(records) => format!("{records} records of the last clean stop are missing"),

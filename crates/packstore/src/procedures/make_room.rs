@@ -19,6 +19,7 @@ use crate::error::StoreError;
 use crate::format::{IndexHead, IndexRecord, IndexRecords, Kind, Put};
 use crate::objects::Objects;
 use crate::options::Mode;
+use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, index_of};
@@ -144,7 +145,10 @@ fn create(
     queue_kind: FifoQueue,
 ) -> Result<Filling, NoRoom> {
     // A data file that is there under a free number was left alone when the store was opened: it is not ours to replace.
-    let is_there = |number: u32| volume.disk.open(&Segment::data_name(number), DiskOpen::Read).is_ok();
+    let is_there = |number: u32| {
+        let opened = volume.disk.open(&Segment::data_name(number), DiskOpen::Read);
+        !opened.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
     let reserved = objects.segments.reserve_number(is_there);
     let number = reserved.number();
     let most = crate::index::address::BLOCKS_MAX / u64::from(objects.setup.shape.segment_blocks);
@@ -235,14 +239,19 @@ fn refill(
     segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
     let rewritten = index_of(objects.setup.store, segment)
         .and_then(|read| lacks_nothing(objects, segment, &read).map(|()| read))
+        .and_then(|read| misplaced(objects, segment).map_or(Ok(read), Err))
         .map_err(NoRoom::Failed)
         .and_then(|read| rewrite_index(objects, volume, segment, read));
     segment.sorting.store(false, Ordering::SeqCst);
     let (head, end, bitmap) = match rewritten {
         Ok(rewritten) => rewritten,
-        Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
+        Err(NoRoom::Failed(
+            error @ (StoreError::NotAVolume { .. }
+            | StoreError::Foreign { .. }
+            | StoreError::Misplaced { .. }),
+        )) => {
             // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
-            tracing::error!(%error, "a segment's index is damaged: it takes no more objects");
+            tracing::error!(%error, "a segment is damaged: it takes no more objects");
             objects.segments.note_damaged_file();
             segment.never_fill();
             return Ok(None);

@@ -39,6 +39,7 @@ use crate::objects::Objects;
 use crate::options::Mode;
 use crate::procedures::recover::cut::looks_cut;
 use crate::procedures::recover::index::{index_or_records, is_gone};
+use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::recover::restore::restore;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, Lost, index_as_it_is};
@@ -184,8 +185,8 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
             let IndexRecord::Put(put) = index_record else { return None };
             found_of(objects, segment, &put).map(|found| Suspect { found, block: put.block })
         });
-    // Without a data file all of them are damaged, which is said when they are asked for.
-    if !segment.lacks_data() {
+    // Without its data file all of them are damaged, which is said when they are asked for.
+    if !segment.lacks_data() && misplaced(objects, segment).is_none() {
         heap.tear(&before, &torn(objects, segment, suspects));
     }
     if read.lost.is_none() && looks_cut(objects, segment, &read) {

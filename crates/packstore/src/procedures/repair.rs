@@ -1,5 +1,6 @@
 //! Repairs what a check found, as far as that can be done: what is damaged is deleted, and what its index lacks is written.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +12,7 @@ use crate::procedures::check::segment::cut_off;
 use crate::procedures::check::{CheckReport, Fault};
 use crate::procedures::compact::keep_tombstones;
 use crate::procedures::recover::adopt::{Stray, Strays, adopt};
+use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::recover::restore::write_anew;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
@@ -40,8 +42,20 @@ impl Store {
     /// only shows once the rest is repaired. What is lost for good is no longer expected.
     ///
     /// # Errors
-    /// When a disk cannot be written.
+    /// When a disk cannot be written. Before anything is changed: [`StoreError::NoAccess`] when a data file is there and cannot be
+    /// opened, [`StoreError::Misplaced`] when a file is under the name of a segment that did not write it.
     pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
+        for segment in self.objects.segments.all_files() {
+            if let Some(error) = segment.no_access() {
+                return Err(StoreError::no_access(&error));
+            }
+        }
+        self.readiness.wait_ready()?;
+        for segment in self.objects.segments.all_files() {
+            if let Some(error) = misplaced(&self.objects, &segment) {
+                return Err(error);
+            }
+        }
         let found = self.check(&mut progress)?;
         let mut report = RepairReport { left: found.faults.clone(), found, ..RepairReport::default() };
         for _ in 0..ROUNDS_MAX {
@@ -100,7 +114,8 @@ impl Store {
             self.objects.queue.stage_tombstones(&adopted.tombstones)?;
             self.flush()?;
         }
-        report.lost.extend(adopted.lost);
+        // What one round could not bring back, the next may report once more.
+        add_new(&mut report.lost, adopted.lost);
         // The heads were rewritten when the store was opened; the table is when it is closed.
         self.objects.segments.damage_was_repaired();
         for volume in self.objects.segments.give_up_files() {
@@ -147,7 +162,12 @@ impl Store {
     /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.
     fn give_up(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
-        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, segment)? else { return Ok(()) };
+        let read = match index_of_live(objects, segment) {
+            // A copy of another segment's: it names nothing of this one.
+            Err(StoreError::Foreign { .. }) => return self.remove_file(segment),
+            read => read?,
+        };
+        let Some(IndexRead { salt, bytes, .. }) = read else { return Ok(()) };
         for (_, index_record) in IndexRecords::new(&bytes, salt) {
             let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);
@@ -160,5 +180,26 @@ impl Store {
         keep_tombstones(objects, segment, &bytes, salt)?;
         self.flush()?;
         self.remove_file(segment)
+    }
+}
+
+/// Adds keys that are not there yet, in their order.
+fn add_new(keys: &mut Vec<Vec<u8>>, more: Vec<Vec<u8>>) {
+    let mut known = keys.iter().cloned().collect::<HashSet<_>>();
+    keys.extend(more.into_iter().filter(|key| known.insert(key.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_several_rounds_report_as_lost_is_listed_once() {
+        let keys = |text: &str| text.split(' ').map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
+        let mut lost = Vec::new();
+        for round in ["c a", "a b c", "b d b"] {
+            add_new(&mut lost, keys(round));
+        }
+        assert_eq!(lost, keys("c a b d"));
     }
 }

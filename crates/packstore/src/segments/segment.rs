@@ -193,6 +193,11 @@ impl Segment {
         self.body().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
+    /// Why its data file cannot be opened, though something is there.
+    pub(crate) fn no_access(&self) -> Option<DiskError> {
+        self.body().err().filter(|error| error.kind() != std::io::ErrorKind::NotFound)
+    }
+
     pub(crate) fn gain(&self, blocks: u32) {
         self.live_blocks.fetch_add(blocks, Ordering::Relaxed);
     }

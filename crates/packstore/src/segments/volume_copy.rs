@@ -132,19 +132,34 @@ pub(crate) fn head_from_others(
     others: &[&Arc<dyn Disk>],
     present: &[u32],
 ) -> Option<VolumeHead> {
-    let names = disk.names().ok()?;
-    let store_of = |name: &String| {
-        let mut bytes = vec![0; crate::format::INDEX_HEAD_BYTES];
-        disk.open(name, DiskOpen::Read).ok()?.read_at(&mut bytes, 0).ok()?;
-        Some(IndexHead::decode_repairing(&mut bytes).ok()?.0.store)
-    };
-    let store = names.iter().filter(|name| name.ends_with(".index")).find_map(store_of)?;
+    let store = *stores_of_indexes(disk).first()?;
     let copies = others.iter().filter_map(|other| VolumeCopy::read(other));
     let mut heads = copies.flat_map(|copy| copy.heads).collect::<Vec<_>>();
     heads.retain(|head| head.store == store && !present.contains(&head.volume));
     let newest = *heads.iter().max_by_key(|head| head.openings)?;
     // Two that are away cannot be distinguished.
     heads.iter().all(|head| head.volume == newest.volume).then_some(newest)
+}
+
+/// The head in the copy of a volume whose own head is one of another store, as the indexes show: put back from the wrong backup.
+pub(crate) fn head_of_indexes(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Option<VolumeHead> {
+    let copied = *VolumeCopy::read(disk)?.heads.first()?;
+    if copied.store == head.store {
+        return None;
+    }
+    let stores = stores_of_indexes(disk);
+    (stores.contains(&copied.store) && !stores.contains(&head.store)).then_some(copied)
+}
+
+/// The stores whose numbers are in the heads of a volume's indexes.
+fn stores_of_indexes(disk: &Arc<dyn Disk>) -> Vec<u128> {
+    let store_of = |name: &String| {
+        let mut bytes = vec![0; crate::format::INDEX_HEAD_BYTES];
+        disk.open(name, DiskOpen::Read).ok()?.read_at(&mut bytes, 0).ok()?;
+        Some(IndexHead::decode_repairing(&mut bytes).ok()?.0.store)
+    };
+    let names = disk.names().unwrap_or_default();
+    names.iter().filter(|name| name.ends_with(".index")).filter_map(store_of).collect()
 }
 
 #[cfg(test)]

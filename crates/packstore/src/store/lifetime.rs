@@ -181,6 +181,14 @@ impl Drop for Store {
     }
 }
 
+/// How many volumes the store has that this one belongs to, by its head or the copy of that.
+///
+/// # Errors
+/// When neither can be read.
+pub fn volumes_expected(disk: &Arc<dyn Disk>) -> Result<u32, StoreError> {
+    Ok(read_head(disk)?.volumes)
+}
+
 /// Makes a volume that belongs to those that are there, and adds it to their heads.
 fn added_to(volumes: &[Arc<Volume>], spec: VolumeSpec) -> Result<Arc<Volume>, StoreError> {
     let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);

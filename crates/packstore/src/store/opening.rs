@@ -21,23 +21,29 @@ use crate::procedures::recover::restore::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::{Volume, hold, index_ends, is_full, read_head_or_copy, update_head};
-use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
+use crate::segments::volume_copy::{VolumeCopy, head_from_others, head_of_indexes, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
-use crate::store::in_the_way::{Way, clear_the_way};
+use crate::store::in_the_way::{Way, clear_the_way, refuse_what_may_be_there};
 use crate::write_queue::WriteQueue;
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
     let mut volumes = Vec::new();
     let mut left_out = Vec::new();
     let mut lost = LostParts::default();
+    let way = match (options.read_only, options.move_aside) {
+        (true, _) => Way::Report,
+        (false, true) => Way::MoveAside,
+        (false, false) => Way::Refuse,
+    };
+    if way == Way::MoveAside {
+        // Before anything is changed on any of them.
+        disks.iter().try_for_each(refuse_what_may_be_there)?;
+    }
     for disk in disks {
-        let way = match (options.read_only, options.move_aside) {
-            (true, _) => Way::Report,
-            (false, true) => Way::MoveAside,
-            (false, false) => Way::Refuse,
-        };
-        lost.heads.extend(clear_the_way(&disk, way)?);
+        let in_the_way = clear_the_way(&disk, way)?;
+        lost.heads.extend(in_the_way.repairable);
+        lost.by_hand.extend(in_the_way.of_data);
         match open_volume(&disk, options.read_only) {
             Ok((head, damage, lock)) => {
                 let damage = damage.or_else(|| VolumeCopy::fault(&disk, &head));
@@ -66,7 +72,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             }
         }
     }
-    lost.heads.iter().for_each(|damage| tracing::error!("{damage}"));
+    lost.heads.iter().chain(&lost.by_hand).for_each(|damage| tracing::error!("{damage}"));
     let Some((first, _, _)) = volumes.first() else {
         let none = StoreError::Setting { name: "volumes", given: 0, why: "at least one is needed" };
         return Err(first_error.unwrap_or(none));
@@ -286,13 +292,22 @@ fn open_volume(
     read_only: bool,
 ) -> Result<(VolumeHead, Option<String>, Option<disk::DiskLock>), StoreError> {
     // Looked at first: a directory that is no volume gets no lock file.
-    let (head, damage) = read_head_or_copy(disk)?;
+    let (head, damage) = head_of_its_segments(disk)?;
     if read_only {
         return Ok((head, damage, None));
     }
     let lock = hold(disk)?;
-    let (head, damage) = read_head_or_copy(disk)?;
+    let (head, damage) = head_of_its_segments(disk)?;
     Ok((head, damage, Some(lock)))
+}
+
+/// The head of a volume, or the copy of it where the head is another store's; and what is wrong with it.
+fn head_of_its_segments(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, Option<String>), StoreError> {
+    let (head, damage) = read_head_or_copy(disk)?;
+    Ok(match head_of_indexes(disk, &head) {
+        Some(copy) => (copy, Some("the file `volume` is of another store: its copy is used".to_owned())),
+        None => (head, damage),
+    })
 }
 
 /// Why a directory is not opened as a volume: when segments are there, its heads are what is lost, and not the store.
@@ -316,9 +331,8 @@ fn find_files(
     files: &mut Vec<Option<Arc<Segment>>>,
 ) -> Result<Vec<Segment>, StoreError> {
     let mut names = HashSet::from_iter(disk.names()?);
-    for (name, _) in disk.other_than_files()? {
-        names.remove(&name);
-    }
+    let others = disk.other_than_files()?.into_iter().map(|(name, _)| name).collect::<HashSet<_>>();
+    names.retain(|name| !others.contains(name));
     end_removals(disk, access, &mut names)?;
     let most = crate::index::address::BLOCKS_MAX / u64::from(shape.segment_blocks);
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
@@ -347,7 +361,10 @@ fn find_files(
         let segment = Segment::new(number, index, disk.clone(), access, 0);
         segment.index_bytes.store(length, Ordering::Relaxed);
         if !has_body {
-            tracing::error!(file = number, volume = %disk.place(), "the body of a segment is missing: run `crumb pack repair`");
+            // What is in its place is reported with what to do.
+            if !others.contains(&Segment::data_name(number)) {
+                tracing::error!(file = number, volume = %disk.place(), "the body of a segment is missing: run `crumb pack repair`");
+            }
             segment.never_fill();
         }
         files[at] = Some(Arc::new(segment));

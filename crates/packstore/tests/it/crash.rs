@@ -6,6 +6,7 @@
 mod faults;
 mod kills;
 mod lost;
+mod misplaced;
 mod model;
 mod points;
 mod rebuild;

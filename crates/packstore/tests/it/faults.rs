@@ -97,7 +97,9 @@ fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
                         let repaired = store.repair(|_, _| {}).expect("repaired");
                         let again = store.check(|_, _| {}).expect("checked").faults;
                         assert_eq!((repaired.left, again), (vec![], vec![]), "{what}");
-                        store.put(b"new", b"body", PutOptions::default()).expect("it goes on");
+                        store
+                            .put(b"new", b"body", PutOptions::default())
+                            .expect("a repaired store takes objects");
                     }
                     Err(error) => panic!("{what}: {error}"),
                 }
@@ -177,6 +179,127 @@ fn what_is_in_the_place_of_a_file_is_named_and_a_repair_moves_it_aside_and_does_
         let store = open(&[&dir]).expect("it opens");
         assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{what} for {name}");
         assert_eq!(wrong(&store, name), 0, "{what} for {name}");
+    }
+}
+
+/// Symptom: a data file that had been moved elsewhere and linked back was taken for lost: a repair renamed the link, deleted all objects
+/// of the segment, and they stayed deleted when the data file was put back. Cause: a data file was moved aside as the files are that a
+/// repair can do without. Fix: a repair refuses before it changes anything, and says what to do.
+#[test]
+fn what_is_in_the_place_of_a_data_file_makes_a_repair_refuse_and_the_file_put_back_has_all_objects() {
+    for (what, clean) in ["a directory", "a symbolic link", "a pipe"]
+        .into_iter()
+        .flat_map(|what| [(what, true), (what, false)])
+    {
+        let (dir, elsewhere) = (directory(), directory());
+        let store = create(&[&dir], Mode::Store);
+        fill(&store);
+        if clean {
+            store.close().expect("closed")
+        } else {
+            drop(store)
+        }
+        let (path, moved) = (dir.path().join("00000000.body"), elsewhere.path().join("moved"));
+        fs::copy(&path, &moved).expect("copied");
+        fs::remove_file(&path).expect("removed");
+        put_in_the_way(&path, what, &moved);
+        // Something that a repair does without is in the way too: it is not moved before the refusal.
+        let pipe = dir.path().join("volume.new");
+        put_in_the_way(&pipe, "a pipe", &moved);
+        let before = state(&dir);
+        let names = |text: &str| {
+            [what, "00000000.body", "put the data file back", "repair` refuses"]
+                .iter()
+                .all(|part| text.contains(part))
+        };
+
+        let mending = OpenOptions { move_aside: true, ..OpenOptions::default() };
+        for options in [mending, OpenOptions::default()] {
+            let refused = Store::open(vec![disk(&dir)], options).err().expect("refused");
+            assert!(names(&refused.to_string()), "{what}: {refused}");
+            assert_eq!(state(&dir), before, "{what}: a refusal changes nothing");
+        }
+        let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let store = Store::open(vec![disk(&dir)], reading).expect("it may be looked at");
+        let faults = store.check(|_, _| {}).expect("checked").faults;
+        let named = faults.iter().filter(|fault| names(&fault.what)).collect::<Vec<_>>();
+        assert!(matches!(named[..], [fault] if fault.by_hand && !fault.is_damaged), "{what}: {faults:?}");
+        assert!(
+            !faults.iter().any(|fault| fault.is_damaged),
+            "{what}: nothing is known to be lost: {faults:?}"
+        );
+        drop(store);
+        assert_eq!(state(&dir), before, "{what}: a check changes nothing");
+
+        if what == "a directory" {
+            fs::remove_dir(&path).expect("removed");
+        } else {
+            fs::remove_file(&path).expect("removed");
+        }
+        fs::remove_file(&pipe).expect("removed");
+        fs::copy(&moved, &path).expect("put back");
+        let store = open(&[&dir]).expect("it opens");
+        assert_eq!(store.repair(|_, _| {}).expect("repaired").found.faults, [], "{what}");
+        assert_eq!(wrong(&store, what), 0, "{what}: all is readable, clean {clean}");
+        assert_eq!(store.get(b"second name").expect("whole").expect("there").length(), body(1).len() as u64);
+    }
+}
+
+/// Names, kinds and bytes of all that is in a directory.
+fn state(dir: &tempfile::TempDir) -> Vec<(PathBuf, String, Vec<u8>)> {
+    let state = |path: PathBuf| {
+        let kind = path.symlink_metadata().expect("there").file_type();
+        let bytes = if kind.is_file() { fs::read(&path).expect("read") } else { Vec::new() };
+        (path, format!("{kind:?}"), bytes)
+    };
+    files(dir).into_iter().map(state).collect()
+}
+
+/// Symptom: a check by a user who may not read a data file advised a repair; a repair by one who may not, after a kill, dropped what the
+/// index named last. Cause: what could not be read was taken for what power tore. Fix: such a file is named with the user and the cause,
+/// and a repair refuses before it changes anything.
+#[test]
+fn a_data_file_that_cannot_be_opened_is_named_with_the_cause_and_nothing_is_lost() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !testkit::is_ordinary_user(
+        "a_data_file_that_cannot_be_opened_is_named_with_the_cause_and_nothing_is_lost",
+    ) {
+        return;
+    }
+    for clean in [true, false] {
+        let dir = directory();
+        let store = create(&[&dir], Mode::Store);
+        fill(&store);
+        if clean {
+            store.close().expect("closed")
+        } else {
+            drop(store)
+        }
+        let path = dir.path().join("00000000.body");
+        let allow = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        let user = format!("user {} cannot open `00000000.body`: ", rustix::process::geteuid().as_raw());
+        allow(0);
+        let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let store = Store::open(vec![disk(&dir)], reading).expect("it may be looked at");
+        let faults = store.check(|_, _| {}).expect("checked").faults;
+        assert!(matches!(&faults[..], [fault] if fault.by_hand && !fault.is_damaged), "{faults:?}");
+        for part in [&user[..], "denied", "is not lost", "objects in it that were not read: 20"] {
+            assert!(faults[0].what.contains(part), "{part}: {faults:?}");
+        }
+        drop(store);
+
+        let mending = OpenOptions { move_aside: true, ..OpenOptions::default() };
+        let refused = Store::open(vec![disk(&dir)], mending).err().expect("refused");
+        assert!(refused.to_string().contains(&user), "{refused}");
+        // As a program does that repairs a store which it has open.
+        let store = open(&[&dir]).expect("it opens");
+        let refused = store.repair(|_, _| {}).expect_err("refused");
+        assert!(matches!(&refused, StoreError::NoAccess { .. }), "{refused}");
+        drop(store);
+        allow(0o600);
+        let store = open(&[&dir]).expect("it opens");
+        assert_eq!(store.repair(|_, _| {}).expect("repaired").found.faults, [], "clean {clean}");
+        assert_eq!(wrong(&store, "readable again"), 0, "clean {clean}");
     }
 }
 

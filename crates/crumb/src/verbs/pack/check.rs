@@ -70,10 +70,24 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     match count {
         0 => Ok(ExitStatus::Fine),
         count => Err(anyhow!(
-            "{}: {}; `crumb pack repair` repairs what can be, and deletes what is damaged",
+            "{}: {}; {}",
             args.store.display(),
-            counted(count, "fault", "faults")
+            counted(count, "fault", "faults"),
+            advice(&report.faults)
         )),
+    }
+}
+
+/// What to do about faults.
+fn advice(faults: &[Fault]) -> String {
+    let by_hand = faults.iter().filter(|fault| fault.by_hand).count();
+    match by_hand {
+        0 => "`crumb pack repair` repairs what can be, and deletes what is damaged".to_owned(),
+        all if all == faults.len() => "no repair helps: see what is listed".to_owned(),
+        some => format!(
+            "no repair helps against {some} of them: first do what is listed, then `crumb pack repair` repairs what can be, and deletes \
+             what is damaged"
+        ),
     }
 }
 
@@ -110,7 +124,7 @@ fn report_json(report: &CheckReport) -> Value {
     let fault = |fault: &Fault| {
         json!({
             "packed_file": fault.file, "key": fault.key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned()),
-            "what": fault.what,
+            "what": fault.what, "by_hand": fault.by_hand,
         })
     };
     let faults: Vec<Value> = report.faults.iter().map(fault).collect();
@@ -120,12 +134,13 @@ fn report_json(report: &CheckReport) -> Value {
 
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let place = Place::read(&args.store)?;
+    let (place, moved) = Place::read_to_repair(&args.store)?;
     let store = place.open(OpenOptions { move_aside: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);
     let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} segments")));
     progress.finish();
     let mut repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
+    repaired.found.faults.extend(moved);
     repaired.found.faults.extend(place.faults());
     repaired.left.extend(place.faults());
     if let Some(json) = &args.json {

@@ -58,6 +58,12 @@ impl Place {
         VolumeList::read(store).map(Self).map_err(told_of_volumes)
     }
 
+    /// As [`VolumeList::read_to_repair`].
+    pub fn read_to_repair(store: &Path) -> anyhow::Result<(Self, Vec<Fault>)> {
+        let (list, moved) = VolumeList::read_to_repair(store).map_err(told_of_volumes)?;
+        Ok((Self(list), moved))
+    }
+
     /// As [`VolumeList::faults`].
     pub fn faults(&self) -> Vec<Fault> {
         self.0.faults()

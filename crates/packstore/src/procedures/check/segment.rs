@@ -1,5 +1,10 @@
 //! Checks one segment: its index against its data file and the table, then each object in it.
 
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+
+use disk::DiskError;
+
 use super::object::wrong_with;
 use super::{CheckReport, Fault};
 use crate::error::{StoreError, printable};
@@ -8,10 +13,10 @@ use crate::objects::Objects;
 use crate::objects::read::Depth;
 use crate::procedures::recover::cut::{CutRecord, cut_records, looks_cut};
 use crate::procedures::recover::index::unindexed;
+use crate::procedures::recover::misplaced::misplaced;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::store::iterate::index_of_live;
-use std::sync::atomic::Ordering;
 
 /// Adds what is wrong with a segment to a report.
 pub(super) fn check_segment(
@@ -19,6 +24,14 @@ pub(super) fn check_segment(
     segment: &Segment,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
+    if let Some(error) = misplaced(objects, segment) {
+        report.faults.push(Fault {
+            is_damaged: false,
+            by_hand: true,
+            ..fault(segment, None, error.to_string())
+        });
+        return Ok(());
+    }
     let is_filled = || segment.filling.load(Ordering::SeqCst) && !segment.is_unfit();
     // What is being written meanwhile may be read half.
     let was_filled = is_filled();
@@ -26,7 +39,9 @@ pub(super) fn check_segment(
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
         Err(error) => {
-            report.faults.push(fault(segment, None, error.to_string()));
+            let fault = fault(segment, None, error.to_string());
+            // Its data file would tell what the index does not, if it could be opened.
+            report.faults.push(segment.no_access().map_or(fault, |error| no_access(segment, None, &error)));
             return Ok(());
         }
     };
@@ -41,6 +56,10 @@ pub(super) fn check_segment(
     }
     wrong.extend(read.repaired.iter().map(|at| format!("the index has a flipped bit after byte {at}")));
     report.faults.extend(wrong.into_iter().map(|what| fault(segment, None, what)));
+    if let Some(error) = segment.no_access() {
+        report.faults.push(no_access(segment, Some(&live), &error));
+        return Ok(());
+    }
     let indexed = live.blocks(objects);
     check_objects(objects, segment, live.puts, report);
     if segment.lacks_data() {
@@ -101,7 +120,21 @@ impl<'a> Live<'a> {
 
 /// A fault whose bytes are known to be wrong.
 fn fault(segment: &Segment, key: Option<&[u8]>, what: String) -> Fault {
-    Fault { file: Some(segment.number), key: key.map(<[u8]>::to_vec), what, is_damaged: true }
+    Fault { file: Some(segment.number), key: key.map(<[u8]>::to_vec), what, is_damaged: true, by_hand: false }
+}
+
+/// A data file that is there and cannot be opened: what is in it is not known to be damaged.
+fn no_access(segment: &Segment, live: Option<&Live<'_>>, error: &DiskError) -> Fault {
+    let mut what = match error.kind() {
+        ErrorKind::PermissionDenied => StoreError::no_access(error).to_string(),
+        // What else is there is reported with what to do, if that is the cause.
+        _ => format!("its data file cannot be opened: {}", error.source),
+    };
+    if let Some(live) = live {
+        let users = live.puts.iter().filter(|put| !put.name.internal).count();
+        what.push_str(&format!("; objects in it that were not read: {users}"));
+    }
+    Fault { is_damaged: false, by_hand: true, ..fault(segment, None, what) }
 }
 
 /// What is wrong with a segment's files, and with its index but for its end.
@@ -142,7 +175,8 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
             Ok(None) => {}
             Ok(Some(what)) => report.faults.push(fault(segment, key, what)),
             Err(error) => {
-                report.faults.push(Fault { is_damaged: false, ..fault(segment, key, error.to_string()) });
+                let fault = fault(segment, key, error.to_string());
+                report.faults.push(Fault { is_damaged: false, by_hand: true, ..fault });
             }
         }
     }

@@ -66,7 +66,8 @@ fn look(objects: &Objects, segment: &Segment, run: &[Suspect], torn: &mut HashSe
         }
         // Where one cannot be read, the others may be whole.
         Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(objects, segment, one, torn)),
-        Err(_) => torn.extend(run.iter().map(|suspect| suspect.found)),
+        // It may be whole too: it counts, so that reading it is an error, and its index record stays.
+        Err(_) => {}
     }
 }
 

@@ -21,7 +21,9 @@ pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<I
     if segment.removed.load(Ordering::SeqCst) {
         return Err(why);
     }
-    if let Some(read) = without_head(objects, segment) {
+    // One of another segment would name what is not here, and supersede with it what is elsewhere.
+    let is_another = matches!(why, StoreError::Foreign { .. });
+    if !is_another && let Some(read) = without_head(objects, segment) {
         return Ok(read);
     }
     // When the body cannot be read either, the index is what is to be reported.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::index::{end_of, index_or_records, unindexed};
+use super::misplaced::misplaced;
 use crate::error::StoreError;
 use crate::objects::Objects;
 use crate::procedures::make_room::NoRoom;
@@ -51,6 +52,11 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
 /// that is being filled, or is never filled.
 pub(crate) fn write_anew(objects: &Objects, segment: &Arc<Segment>, lost: bool) -> Result<(), StoreError> {
     if segment.filling.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    if lost && let Some(error) = misplaced(objects, segment) {
+        tracing::error!(%error, file = segment.number, "a segment is left alone");
+        segment.never_fill();
         return Ok(());
     }
     let volume = objects.segments.volume(segment.volume);
