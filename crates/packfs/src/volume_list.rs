@@ -14,6 +14,8 @@ use disk::{Disk, DiskError, LocalDisk, open_regular};
 use packstore::{Fault, OpenOptions, Store, StoreError, StoreOptions, VolumeSpec};
 
 const LIST: &str = "volumes";
+/// The list while it is written.
+const NEW_LIST: &str = "volumes.new";
 /// Far above the paths of all directories that a store can have.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 /// The engine's head of a volume.
@@ -392,11 +394,13 @@ impl VolumeList {
             lines.extend_from_slice(line);
             lines.push(b'\n');
         }
-        let (new, list) = (self.store.join("volumes.new"), self.store.join(LIST));
-        let write = || -> io::Result<()> {
-            let mut file = fs::OpenOptions::new();
-            let file = file.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = file.open(&new)?;
+        let (new, list) = (self.store.join(NEW_LIST), self.store.join(LIST));
+        // A link is not followed: what it names would be emptied. Only what is known to be a regular file is emptied.
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let mut file = open_regular(&mut options, &new).map_err(file_error(&new, "opened"))?;
+        let mut write = || -> io::Result<()> {
+            file.set_len(0)?;
             file.write_all(&lines)?;
             file.sync_all()?;
             fs::rename(&new, &list)?;

@@ -201,3 +201,24 @@ fn a_directory_with_segments_and_no_heads_is_a_store_that_lost_them() {
     let empty = tempfile::tempdir().expect("a directory");
     assert!(matches!(VolumeList::read(empty.path()), Err(VolumesError::NoStore { .. })));
 }
+
+/// Symptom: a change of the list emptied and replaced the file that a symbolic link named `volumes.new` pointed to. Cause: the link was
+/// followed. Fix: it is not, and the change is refused.
+#[test]
+fn a_link_in_the_place_of_the_new_list_is_not_followed_and_the_list_stays_as_it_is() {
+    let Made { directory, mut list, store } = made();
+    let one = directory.path().join("store");
+    let (before, outside) = (listed(&one), directory.path().join("outside"));
+    fs::write(&outside, "somebody's").expect("written");
+    std::os::unix::fs::symlink(&outside, one.join("volumes.new")).expect("a link");
+    let refused = list.grow(&store, &directory.path().join("three"), BYTES).expect_err("refused");
+    assert!(refused.to_string().contains("volumes.new"), "{refused}");
+    assert_eq!(fs::read(&outside).expect("there"), b"somebody's");
+    assert_eq!(listed(&one), before);
+    fs::remove_file(one.join("volumes.new")).expect("removed");
+    // What a kill left of a longer list is written over whole.
+    fs::write(one.join("volumes.new"), [b'x'; 10_000]).expect("written");
+    let mut list = VolumeList::read(&one).expect("read");
+    list.grow(&store, &directory.path().join("four"), BYTES).expect("grown");
+    assert_eq!(listed(&one), [before, line(&directory.path().join("four"))].concat());
+}
