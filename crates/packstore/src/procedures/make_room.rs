@@ -7,6 +7,7 @@
 //!
 //! Always holds: before free blocks of a segment are written, its index was rewritten (`rewrite_index`).
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
@@ -144,12 +145,10 @@ fn create(
     index: usize,
     queue_kind: FifoQueue,
 ) -> Result<Filling, NoRoom> {
-    // A data file that is there under a free number was left alone when the store was opened: it is not ours to replace.
-    let is_there = |number: u32| {
-        let opened = volume.disk.open(&Segment::data_name(number), DiskOpen::Read);
-        !opened.is_err_and(|error| error.kind() == ErrorKind::NotFound)
-    };
-    let reserved = objects.segments.reserve_number(is_there);
+    // A data file that is there under a free number was left alone when the store was opened: it is not ours to replace. The
+    // directory is listed once: were each name opened, a disk that fails would make every number look taken.
+    let names = volume.disk.names()?.into_iter().collect::<HashSet<_>>();
+    let reserved = objects.segments.reserve_number(|number| names.contains(&Segment::data_name(number)));
     let number = reserved.number();
     let most = crate::index::address::BLOCKS_MAX / u64::from(objects.setup.shape.segment_blocks);
     if u64::from(number) >= most {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::Disk;
+use disk::{Disk, DiskOpen};
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
@@ -412,6 +412,42 @@ fn a_volume_that_lacked_memory_or_descriptors_for_a_moment_takes_puts_again() {
     disk.heal();
     store.put(b"late", b"body", PutOptions::default()).expect("the volume takes puts");
     store.flush().expect("flushed");
+}
+
+/// Symptom: a put on a disk that failed did not return for hours. Cause: each number whose data file could not be opened counted as
+/// taken, and there are four billion. Fix: the directory is listed once, and any error of it is returned.
+#[test]
+fn a_put_that_needs_a_new_segment_on_a_disk_that_fails_is_an_error_at_once() {
+    for stops in [true, false] {
+        let disk = SimulatedDisk::new("one");
+        let store = store_on(&[&disk]);
+        match stops {
+            true => disk.stop(),
+            false => {
+                let broken = DiskFault::Refused(io::ErrorKind::Other);
+                disk.fail(DiskOperation::Names, None, 0, u64::MAX, broken);
+            }
+        }
+        put(&store, 1).expect_err("no segment can be made");
+        let names = disk.process_end().names().expect("listed");
+        assert!(names.iter().all(|name| !name.contains(".body")), "{names:?}");
+    }
+}
+
+/// What a volume's directory has under a number that no segment has is left alone.
+#[test]
+fn a_new_segment_takes_no_number_of_a_data_file_that_is_there() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&[&disk]);
+    for name in ["00000000.body", "00000002.body"] {
+        disk.open(name, DiskOpen::New).and_then(|file| file.write_at(b"somebody's", 0)).expect("written");
+    }
+    (0..600).for_each(|number| put(&store, number).expect("put"));
+    assert!(store.usage().packed_files > 1, "{:?}", store.usage());
+    for name in ["00000000.body", "00000002.body"] {
+        assert!(disk.bytes(name).is_some_and(|bytes| bytes == b"somebody's"), "{name} is as it was");
+    }
+    all_there(&store, 0..600);
 }
 
 /// Symptom: an object whose deletion a cache had acknowledged was back after a kill. Cause: the deletion waited in memory with
