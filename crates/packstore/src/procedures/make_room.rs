@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::format::{IndexHead, IndexRecord, IndexRecords, Kind, Put};
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::procedures::recover::misplaced::misplaced;
+use crate::procedures::recover::misplaced::looks_misplaced;
 use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, index_of};
@@ -238,7 +238,7 @@ fn refill(
     segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
     let rewritten = index_of(objects.setup.store, segment)
         .and_then(|read| lacks_nothing(objects, segment, &read).map(|()| read))
-        .and_then(|read| misplaced(objects, segment).map_or(Ok(read), Err))
+        .and_then(|read| looks_misplaced(objects, segment).map_or(Ok(read), Err))
         .map_err(NoRoom::Failed)
         .and_then(|read| rewrite_index(objects, volume, segment, read));
     segment.sorting.store(false, Ordering::SeqCst);

@@ -39,7 +39,7 @@ use crate::objects::Objects;
 use crate::options::Mode;
 use crate::procedures::recover::cut::looks_cut;
 use crate::procedures::recover::index::{index_or_records, is_gone};
-use crate::procedures::recover::misplaced::misplaced;
+use crate::procedures::recover::misplaced::looks_misplaced;
 use crate::procedures::recover::restore::restore;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, Lost, index_as_it_is};
@@ -186,8 +186,12 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
             found_of(objects, segment, &put).map(|found| Suspect { found, block: put.block })
         });
     // Without its data file all of them are damaged, which is said when they are asked for.
-    if !segment.lacks_data() && misplaced(objects, segment).is_none() {
-        heap.tear(&before, &torn(objects, segment, suspects));
+    if !segment.lacks_data() {
+        let torn = torn(objects, segment, suspects);
+        // Nor in the data file of another segment, which has none of them.
+        if !torn.is_empty() && looks_misplaced(objects, segment).is_none() {
+            heap.tear(&before, &torn);
+        }
     }
     if read.lost.is_none() && looks_cut(objects, segment, &read) {
         tracing::error!(file = segment.number, "the index of a segment was cut off: run `crumb pack check`");

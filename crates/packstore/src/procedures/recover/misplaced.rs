@@ -1,9 +1,14 @@
 //! Files under a segment's name that another segment wrote: renamed, swapped, or from another store.
 //!
-//! 1. A data file is read until it shows a record of its segment. Each record's checksum covers the salt of its segment, so that a whole
-//!    record of another one says which that is.
-//! 2. Without a data file the head of the index says it.
-//! 3. A file of a segment of this store that has such a file itself is a copy: it is worth nothing.
+//! 1. The first record of a data file is read. Each record's checksum covers the salt of its segment, so that a whole record shows which
+//!    segment wrote it. Nearly always that is the file's own, and nothing more is read.
+//! 2. Otherwise the file's first 256 KiB are searched for whole records. Only if they contain records of another segment and none of its
+//!    own, the rest of the file is searched for one of its own.
+//! 3. Without a data file the head of the index names the segment.
+//! 4. A file of a segment of this store that has such a file itself is a copy: it is worth nothing.
+//!
+//! [`looks_misplaced`] ends after the first record if that is no whole record: for what happens often. [`misplaced`] is for a check and a
+//! repair, and for an index that is made from the data file.
 //!
 //! Always holds: what another segment lacks, or another store wrote, is not written over, and a repair refuses while it is there.
 
@@ -19,7 +24,7 @@ use crate::format::{
 use crate::objects::Objects;
 use crate::segments::segment::Segment;
 
-/// A data file is looked through in such steps.
+/// A data file is searched in such steps.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Nearly always the first record is one of its own.
@@ -36,6 +41,17 @@ enum Writer {
     Segment(u32),
     /// None that the store has.
     Stranger,
+}
+
+/// As [`misplaced`], when the first record of the data file raises the suspicion. Costs one read of a few KB.
+pub(crate) fn looks_misplaced(objects: &Objects, segment: &Segment) -> Option<StoreError> {
+    let mut bytes = vec![0; FIRST_LOOK_BYTES];
+    let read = segment.body().ok()?.read_at(&mut bytes, 0).ok()?;
+    let (salt, _) = RecordHead::salt_of(&bytes[..read])?;
+    if salt == objects.setup.body_salt(segment.number) {
+        return None;
+    }
+    misplaced(objects, segment)
 }
 
 /// Why the files of a segment must be left alone: they are another's, which may be nowhere else.
@@ -93,7 +109,7 @@ fn writer_of_data(objects: &Objects, segment: &Segment) -> Writer {
 }
 
 /// The salts of the records in a data file, and how many have each; `None` when one is of the segment's own, or the file
-/// cannot be read.
+/// cannot be read. Beyond the first step only where that contains records of others.
 fn salts_of_others(
     objects: &Objects,
     segment: &Segment,
@@ -120,7 +136,8 @@ fn salts_of_others(
                 _ => {}
             }
         }
-        if read < bytes.len() {
+        // Where the first step shows nothing, the file is empty or damaged, as far as is known.
+        if read < bytes.len() || others.is_empty() {
             break;
         }
         first += step_blocks;
