@@ -178,8 +178,9 @@ pub struct OpenOptions {
     /// Open a store for writing though a volume is away. What is on it is lost with that: it is refused when it comes back.
     /// A cache does so anyway.
     pub without_missing: bool,
-    /// Give another name to what is in the place of the store's files and is no regular file; else the store is not opened for
-    /// writing then.
+    /// Open for [`crate::Store::repair`]. What is in the place of the store's files and is no regular file gets another name; otherwise
+    /// the store is not opened for writing then. Damaged indexes are rewritten before the file `table` of the last clean stop is
+    /// removed, as it says which objects they lack.
     pub move_aside: bool,
     /// Bounds in cache mode.
     pub cache: CacheOptions,

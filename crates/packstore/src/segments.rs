@@ -306,6 +306,12 @@ impl Segments {
         self.damaged_controls.fetch_add(index_records, Ordering::Relaxed);
     }
 
+    /// Damage that was repaired already: a check reports it until the repair is done.
+    pub(crate) fn note_damage(&self, what: String) {
+        tracing::error!("{what}");
+        locked(&self.lost).heads.push(what);
+    }
+
     pub(crate) fn note_damaged_file(&self) {
         self.damaged_files.fetch_add(1, Ordering::Relaxed);
     }

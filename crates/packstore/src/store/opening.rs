@@ -17,6 +17,7 @@ use crate::index::Index;
 use crate::objects::{Objects, Setup};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::procedures::rebuild::{SPILL_NAME, rebuild};
+use crate::procedures::recover::reindex::reindex;
 use crate::procedures::recover::restore::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::segment::{Access, Segment};
@@ -141,23 +142,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     if found.is_none() {
         note_ends(&volumes, openings, &segments, &mut lost);
     }
-    if !options.read_only {
-        // First that the store was not closed since: without a table, a clean stop would be assumed.
-        for (head, disk, _) in &mut volumes {
-            (head.begun, head.closed) = (openings + 1, None);
-            if update_head(disk, head)? {
-                tracing::warn!(
-                    volume = %disk.place(),
-                    "the disk is full: what is stored is served, and what finds no room is refused until there is some"
-                );
-            }
-        }
-        table_file::remove(&disks);
-        for (head, disk, _) in &mut volumes {
-            head.openings = openings + 1;
-            update_head(disk, head)?;
-        }
-    }
+    let mut heads = volumes.iter().map(|(head, ..)| *head).collect::<Vec<_>>();
     let volumes = volumes
         .into_iter()
         .map(|(head, disk, lock)| Arc::new(Volume::new(head.volume, disk, head.size_bytes, lock)))
@@ -193,7 +178,11 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         rest.apply(&store.objects);
         true
     });
+    if known && options.move_aside && !options.read_only {
+        reindex(&store.objects)?;
+    }
     if !options.read_only {
+        begin_writing(&mut heads, &disks, openings)?;
         for (index, volume) in volumes.iter().enumerate() {
             match write_copy(&store.objects.segments, index, None) {
                 // It is written again when a segment is made or removed, or when the store is closed.
@@ -226,6 +215,26 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         }
     }
     Ok(store)
+}
+
+/// Notes in the heads that the store is open, and removes the table: it is wrong once something is written.
+fn begin_writing(heads: &mut [VolumeHead], disks: &[Arc<dyn Disk>], openings: u64) -> Result<(), StoreError> {
+    // First that the store was not closed since: without a table, a clean stop would be assumed.
+    for (head, disk) in heads.iter_mut().zip(disks) {
+        (head.begun, head.closed) = (openings + 1, None);
+        if update_head(disk, head)? {
+            tracing::warn!(
+                volume = %disk.place(),
+                "the disk is full: what is stored is served, and what finds no room is refused until there is some"
+            );
+        }
+    }
+    table_file::remove(disks);
+    for (head, disk) in heads.iter_mut().zip(disks) {
+        head.openings = openings + 1;
+        update_head(disk, head)?;
+    }
+    Ok(())
 }
 
 /// Compares the lengths of the index files with those of the last clean stop, for want of a table.

@@ -10,5 +10,6 @@ mod misplaced;
 mod model;
 mod points;
 mod rebuild;
+mod repair_killed;
 mod repaired;
 mod scenario;
