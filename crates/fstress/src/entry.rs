@@ -13,5 +13,6 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
         ("wait", Role::Chosen),
         ("cpus_awake", Role::Chosen),
     ],
+    answer: crate::answer::answer,
     ..BenchmarkEntry::of(crate::METRICS)
 };

@@ -8,6 +8,7 @@
 //! Not here: protocols (see `nfs`), storage (see `files`).
 //! Source: Anderson, "Fstress: A Flexible Network File Service Benchmark".
 
+mod answer;
 mod benchmark;
 mod entry;
 mod error;

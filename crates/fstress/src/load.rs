@@ -52,6 +52,11 @@ const RATE_MIN: f64 = 1.0;
 const RATE_MAX: f64 = 10_000_000.0;
 const POINTS_MAX: usize = 10_000;
 
+/// How the words for a search begin, in records too.
+pub(crate) const SEARCHES_FROM: &str = "load rising from ";
+/// What is before the bound in those of a search under one.
+pub(crate) const WHILE: &str = " while ";
+
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,8 +65,8 @@ impl fmt::Display for Load {
                 let (first, last) = (rates[0], rates[rates.len() - 1]);
                 write!(f, "{} load points from {first} to {last} requests/s", rates.len())
             }
-            Self::Auto { first } => write!(f, "load rising from {first} requests/s to saturation"),
-            Self::FindMax { first, bound } => write!(f, "load rising from {first} requests/s while {bound}"),
+            Self::Auto { first } => write!(f, "{SEARCHES_FROM}{first} requests/s to saturation"),
+            Self::FindMax { first, bound } => write!(f, "{SEARCHES_FROM}{first} requests/s{WHILE}{bound}"),
             Self::Max { outstanding } => write!(f, "a closed loop with {outstanding} outstanding"),
         }
     }

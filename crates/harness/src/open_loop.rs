@@ -29,11 +29,10 @@ pub use self::reply_times::{ReplyTime, ReplyTimes, Sleep, TakenReply};
 pub use self::run_delay::RunDelay;
 pub use self::send_times::SendTimes;
 pub use self::shortfall::{Culprit, Shortfall, TRANSPORT_FULL};
+pub use measure::RATE_OFF;
 pub use sys::{Received, receive, receive_stamped, stamp_arrivals};
 
 pub use self::wait::{NotAWait, Wait, WaitChoice, chosen_waiting};
 
 /// Code of the verdict on a load point whose generator had no time left.
 pub const GENERATOR_BUSY: &str = "generator-busy";
-/// Code of the verdict on a load point at which too few requests were answered.
-pub const RATE_OFF: &str = "rate-off";

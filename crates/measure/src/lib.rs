@@ -8,6 +8,7 @@
 //! percentiles can be computed later and runs can be merged; a number carries its unit in its name.
 //! Not here: drawing and storing records (see `report`), deciding what to measure (the benchmarks).
 
+mod answer;
 mod bound;
 mod caches;
 mod cpu;
@@ -17,6 +18,7 @@ mod environment;
 mod error_chain;
 mod grouped;
 mod latency;
+mod load_curve;
 mod memory;
 mod metric;
 pub mod numbers;
@@ -31,6 +33,7 @@ mod value_error;
 mod verdict;
 pub mod view;
 
+pub use answer::{Answer, RateMark};
 pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
@@ -43,14 +46,16 @@ pub use environment::{Environment, MountPoint};
 pub use error_chain::error_chain;
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
+pub use load_curve::{KeptBound, LoadCurve};
 pub use memory::memory_bytes;
 pub use metric::{Better, Metric, MetricDeclaration, declared};
 pub use prometheus::{
     CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
 };
 pub use record::{
-    Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LoadPoint, LoopKind, OpStats,
-    Pacing, Phase, RECORD_SCHEMA, RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
+    Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LevelState, LoadPoint, LoopKind,
+    OpStats, Pacing, Phase, RATE_OFF, RECORD_SCHEMA, RENAMED_METRICS, RankPart, RecordError, RunId,
+    RunRecord, SeriesPlace,
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};

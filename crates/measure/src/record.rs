@@ -8,12 +8,16 @@
 //! comparing works on; a record with `complete: false` was cut short and holds what was measured so far.
 
 mod figure_marks;
+mod level;
 mod possible;
 
 use std::collections::BTreeMap;
 
 pub use figure_marks::{FigureMark, FigureMarks};
 use jiff::Timestamp;
+#[cfg(test)]
+pub(crate) use level::tests as level_tests;
+pub use level::{LevelState, RATE_OFF};
 use serde::{Deserialize, Serialize};
 
 use crate::{

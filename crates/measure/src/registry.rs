@@ -7,7 +7,7 @@
 //! A record of a benchmark that the registry does not know is shown by what the record itself says.
 
 use crate::view::Section;
-use crate::{FigureMarks, LoadPoint, MetricDeclaration, RunRecord};
+use crate::{Answer, FigureMarks, LoadPoint, MetricDeclaration, RunRecord};
 
 /// What one benchmark says of its records.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct BenchmarkEntry {
     pub settings: &'static [(&'static str, Role)],
     /// Codes of remarks that answer the benchmark's question, and speak against nothing.
     pub answers: &'static [&'static str],
+    /// What one of its runs answers, whatever its verdict: the first sentence of a page, which says the verdict itself.
+    pub answer: fn(&RunRecord) -> Answer,
     /// What a page shows of its runs, which are all of this benchmark and in the page's order.
     pub views: fn(&[&RunRecord]) -> Vec<Section>,
 }
@@ -42,7 +44,7 @@ pub enum Role {
 impl BenchmarkEntry {
     /// One that declares its metrics and nothing more.
     pub const fn of(metrics: &'static [MetricDeclaration]) -> Self {
-        Self { metrics, settings: &[], answers: &[], views: no_views }
+        Self { metrics, settings: &[], answers: &[], answer: no_answer, views: no_views }
     }
 
     /// What the field `path`, such as `parameters.connections`, is to a comparison.
@@ -54,6 +56,10 @@ impl BenchmarkEntry {
         };
         self.settings.iter().find(|(name, _)| is(name)).map_or(Role::Setting, |(_, role)| *role)
     }
+}
+
+fn no_answer(_: &RunRecord) -> Answer {
+    Answer::default()
 }
 
 fn no_views(_: &[&RunRecord]) -> Vec<Section> {
@@ -85,6 +91,12 @@ impl BenchmarkRegistry {
     /// The marks of a load point's latencies.
     pub fn figure_marks(&self, point: &LoadPoint) -> FigureMarks {
         point.figure_marks(self.is_moved)
+    }
+
+    /// What a run answers. Without words of its benchmark it is the headline figure; an INVALID run answers nothing, and its
+    /// sentence says why.
+    pub fn answer(&self, record: &RunRecord) -> Answer {
+        (self.of(&record.benchmark).answer)(record).judged(record)
     }
 
     /// What is known of a benchmark; of one that is not known, that it has no metrics, roles or views.

@@ -14,6 +14,7 @@
 //! Not here: axes and pages (crate `report`).
 //! Source: Swartz, "The Brave Little Toaster Meets Usenet", LISA X 1996.
 
+mod answer;
 mod configurations;
 mod lines;
 mod published;
@@ -32,6 +33,7 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     metrics: crate::spool::METRICS,
     settings: &[("spool", Role::Place), ("places", Role::Place), ("storage", Role::Reach)],
     answers: &[],
+    answer: |record| measure::Answer::of(answer::sentence(&record.metrics)),
     views,
 };
 

@@ -117,7 +117,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
         sections => sections.all(),
-        line_svgs => line_svgs(&lines)?,
+        line_svgs => line_svgs(runs, registry, &lines)?,
         lines => lines,
         stats => Stat::ALL.map(Stat::name),
         curves => curves,
@@ -144,12 +144,10 @@ fn metrics(runs: &[RunRecord], sections: &Sections) -> MetricsView {
     views::metrics(if shown { &[] } else { runs })
 }
 
-fn line_svgs(lines: &[LinePlot]) -> Result<Vec<Value>> {
+fn line_svgs(runs: &[RunRecord], registry: BenchmarkRegistry, lines: &[LinePlot]) -> Result<Vec<Value>> {
     lines
         .iter()
-        .map(|plot| {
-            svg::render(&[], BenchmarkRegistry::NONE, svg::Kind::Lines(plot)).map(Value::from_safe_string)
-        })
+        .map(|plot| svg::render(runs, registry, svg::Kind::Lines(plot)).map(Value::from_safe_string))
         .collect()
 }
 

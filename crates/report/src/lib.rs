@@ -14,6 +14,7 @@
 //! Not here: where the store lies (the binary says), measuring (see `measure`), terminal tables.
 
 mod axis;
+mod captions;
 pub mod compare;
 mod dots;
 mod error;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! | title                                  |
+//! | what each run answers                  |
 //! | marks and labels, one line a curve     |   legend above the axes: it can never cover a point
 //! | axes, curves                           |   (cumulative: beside them, one line a load level)
 //! ```
@@ -26,7 +27,7 @@ use crate::lines::LinePlot;
 use crate::passes::PassFigure;
 use crate::sections::Sections;
 use crate::series::{self, Curve, Dot, Stat};
-use crate::{Reference, ReportError, Result, sections};
+use crate::{Reference, ReportError, Result, captions, sections};
 
 /// Which plot.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,7 @@ const WIDTH: u32 = 820;
 const PLOT_HEIGHT: u32 = 420;
 const TITLE_HEIGHT: u32 = 38;
 const LEGEND_LINE: u32 = 20;
+const CAPTION_LINE: u32 = 18;
 const LEGEND_LABEL_CHARS: usize = 84;
 const LEVEL_COLUMN: u32 = 200;
 const FONT: &str = "system-ui, sans-serif";
@@ -114,13 +116,18 @@ pub fn all(
 /// When plotters refuses.
 pub(crate) fn render(runs: &[RunRecord], registry: BenchmarkRegistry, kind: Kind<'_>) -> Result<String> {
     let mut text = String::new();
+    let shown: Vec<&RunRecord> = match kind {
+        Kind::Cumulative { run } => runs.get(run).into_iter().collect(),
+        _ => runs.iter().collect(),
+    };
+    let captions = captions::of(&shown, registry);
     let drawn = match kind {
-        Kind::LatencyLinear => latency(&mut text, &series::curves(runs, registry), false),
-        Kind::LatencyLog => latency(&mut text, &series::curves(runs, registry), true),
-        Kind::AchievedOffered => achieved(&mut text, &series::curves(runs, registry)),
-        Kind::Cumulative { run } => cumulative(&mut text, runs, run),
+        Kind::LatencyLinear => latency(&mut text, &series::curves(runs, registry), &captions, false),
+        Kind::LatencyLog => latency(&mut text, &series::curves(runs, registry), &captions, true),
+        Kind::AchievedOffered => achieved(&mut text, &series::curves(runs, registry), &captions),
+        Kind::Cumulative { run } => cumulative(&mut text, runs, run, &captions),
         Kind::Passes(figure) => passes::draw(&mut text, figure, figure.first()),
-        Kind::Lines(plot) => lines::draw(&mut text, plot),
+        Kind::Lines(plot) => lines::draw(&mut text, plot, &captions),
     };
     drawn.map_err(|error| ReportError::Draw { plot: file_name(runs, kind), reason: error.to_string() })?;
     Ok(text)
@@ -157,7 +164,7 @@ fn safe(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
-fn latency(text: &mut String, curves: &[Curve], log: bool) -> Drawn<()> {
+fn latency(text: &mut String, curves: &[Curve], captions: &[String], log: bool) -> Drawn<()> {
     let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
     let mut notes =
         vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up. Crossed out: INVALID.".to_owned()];
@@ -176,7 +183,7 @@ fn latency(text: &mut String, curves: &[Curve], log: bool) -> Drawn<()> {
     if has_mark(FigureMark::AtLeast) {
         notes.push(">: at least, as some were not answered.".to_owned());
     }
-    let (root, plot) = frame(text, title, &notes.join(" "), curves)?;
+    let (root, plot) = frame(text, title, captions, &notes.join(" "), curves)?;
     let x = Axis::linear(1.04 * rate_max(curves), 8);
     let y = if log {
         let lowest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(highest, f64::min);
@@ -225,10 +232,10 @@ fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<
     Ok(())
 }
 
-fn achieved(text: &mut String, curves: &[Curve]) -> Drawn<()> {
+fn achieved(text: &mut String, curves: &[Curve], captions: &[String]) -> Drawn<()> {
     let curves: Vec<Curve> = curves.iter().filter(|curve| !curve.closed).cloned().collect();
     let note = "Dashed: achieved equals offered. Hollow: the server did not keep up. Crossed out: INVALID.";
-    let (root, plot) = frame(text, "Achieved against offered rate", note, &curves)?;
+    let (root, plot) = frame(text, "Achieved against offered rate", captions, note, &curves)?;
     let x = Axis::linear(1.04 * rate_max(&curves), 8);
     let (end, y) = (x.high, x.clone());
     let mut chart = build(&plot, x, y)?;
@@ -248,19 +255,15 @@ fn achieved(text: &mut String, curves: &[Curve]) -> Drawn<()> {
     root.present()
 }
 
-fn cumulative(text: &mut String, runs: &[RunRecord], run: usize) -> Drawn<()> {
+fn cumulative(text: &mut String, runs: &[RunRecord], run: usize, captions: &[String]) -> Drawn<()> {
     let lines = runs.get(run).and_then(|record| series::cumulative(run, record));
     let label = runs.get(run).map_or("", |record| record.label.as_str());
     let height = lines.as_ref().map_or(0, |of| of.levels.len() as u32 * LEGEND_LINE + 2 * TITLE_HEIGHT);
-    let root =
-        SVGBackend::with_string(text, (WIDTH, (TITLE_HEIGHT + PLOT_HEIGHT).max(height))).into_drawing_area();
+    let head = head_height(captions);
+    let root = SVGBackend::with_string(text, (WIDTH, (head + PLOT_HEIGHT).max(height))).into_drawing_area();
     root.fill(&WHITE)?;
-    let (header, below) = root.split_vertically(TITLE_HEIGHT);
-    header.draw_text(
-        &shortened(&format!("Requests done within a latency: {label}"), 90),
-        &title_style(),
-        (14, 12),
-    )?;
+    let (header, below) = root.split_vertically(head);
+    draw_head(&header, &format!("Requests done within a latency: {label}"), captions)?;
     let (plot, legend) = below.split_horizontally(WIDTH - LEVEL_COLUMN);
     let Some(lines) = lines else { return root.present() };
     let (first, last) = (lines.latency_ms[0], lines.latency_ms[lines.latency_ms.len() - 1]);
@@ -279,20 +282,41 @@ fn cumulative(text: &mut String, runs: &[RunRecord], run: usize) -> Drawn<()> {
     root.present()
 }
 
-/// Title, note and legend; returns the whole and the part left for the plot.
-fn frame<'a>(text: &'a mut String, title: &str, note: &str, curves: &[Curve]) -> Drawn<(Area<'a>, Area<'a>)> {
-    let head = TITLE_HEIGHT + LEGEND_LINE * (curves.len() as u32 + 1);
+/// Height of the title with its captions.
+fn head_height(captions: &[String]) -> u32 {
+    TITLE_HEIGHT + CAPTION_LINE * captions.len() as u32
+}
+
+fn draw_head(header: &Area<'_>, title: &str, captions: &[String]) -> Drawn<()> {
+    header.draw_text(&shortened(title, 90), &title_style(), (14, 12))?;
+    for (at, caption) in captions.iter().enumerate() {
+        let y = (TITLE_HEIGHT + CAPTION_LINE * at as u32) as i32 + 6;
+        header.draw_text(caption, &(FONT, 13).into_font().color(&INK).pos(MIDDLE), (14, y))?;
+    }
+    Ok(())
+}
+
+/// Title, captions, note and legend; returns the whole and the part left for the plot.
+fn frame<'a>(
+    text: &'a mut String,
+    title: &str,
+    captions: &[String],
+    note: &str,
+    curves: &[Curve],
+) -> Drawn<(Area<'a>, Area<'a>)> {
+    let title_height = head_height(captions);
+    let head = title_height + LEGEND_LINE * (curves.len() as u32 + 1);
     let root = SVGBackend::with_string(text, (WIDTH, head + PLOT_HEIGHT)).into_drawing_area();
     root.fill(&WHITE)?;
     let (header, plot) = root.split_vertically(head);
-    header.draw_text(title, &title_style(), (14, 12))?;
+    draw_head(&header, title, captions)?;
     header.draw_text(
         note,
         &(FONT, 12).into_font().color(&INK_SOFT).pos(MIDDLE),
-        (14, TITLE_HEIGHT as i32 + 8),
+        (14, title_height as i32 + 8),
     )?;
     for (at, curve) in curves.iter().enumerate() {
-        let y = (TITLE_HEIGHT + LEGEND_LINE * (at as u32 + 1)) as i32 + 8;
+        let y = (title_height + LEGEND_LINE * (at as u32 + 1)) as i32 + 8;
         let style = color(curve.run).stroke_width(2);
         let dashes: &[(i32, i32)] = if curve.closed { &[(14, 20), (24, 30), (34, 40)] } else { &[(14, 40)] };
         for &(from, to) in dashes {
@@ -416,7 +440,7 @@ pub(crate) fn plain(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-fn shortened(text: &str, chars: usize) -> String {
+pub(crate) fn shortened(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
     }

@@ -18,6 +18,8 @@ use crate::series::point_name;
 pub(crate) struct RunView {
     id: String,
     label: String,
+    /// The first sentence of the page, without its full stop; empty when there is nothing to say.
+    answer: String,
     benchmark: String,
     target: String,
     started: String,
@@ -233,6 +235,7 @@ impl RunView {
         Self {
             id: record.id.0.clone(),
             label: record.label.clone(),
+            answer: registry.answer(record).sentence,
             benchmark: record.benchmark.clone(),
             target: record.target.clone(),
             started: record.started.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),

@@ -7,9 +7,9 @@
 //! Not here: counting (see `counters`), writing the record (the program).
 //! Source of the published day: Zadok and Badulescu, "Usenetfs", CUCS-022-98, table 1.
 
-use measure::numbers::{count_text, grouped, ms_text, rate_text};
+use measure::numbers::{count_text, figure_text, grouped, ms_text, rate_text, seconds_text};
 use measure::view::{Bar, Bars, Column, Range, Ranges, Row, Section, Table, Usual, View};
-use measure::{Phase, RunRecord};
+use measure::{Answer, Phase, RunRecord};
 
 use crate::Operation;
 
@@ -45,6 +45,26 @@ struct Counted<'a> {
     count: f64,
     failed: f64,
     latency_us: [Option<f64>; 6],
+}
+
+/// How many operations a mount served, and what the most frequent one took.
+pub fn answer(run: &RunRecord) -> Answer {
+    let phase = run.phases.iter().find(|phase| phase.name == PHASE);
+    phase.map_or_else(Answer::default, |phase| Answer::of(sentence(phase)))
+}
+
+/// Empty for a mount that served nothing.
+fn sentence(phase: &Phase) -> String {
+    let all = counted(phase);
+    let Some(first) = all.first() else { return String::new() };
+    let total: f64 = all.iter().map(|of| of.count).sum();
+    let (total_text, took) = (count_text(total as u64), seconds_text(phase.wall_s));
+    let share = grouped(100.0 * first.count / total, 0);
+    let mut sentence = format!("Served {total_text} operations in {took}; {share}% were {}", first.name);
+    if let Some(median_us) = first.latency_us[1] {
+        sentence.push_str(&format!(", at a median of {}", figure_text("us", median_us)));
+    }
+    sentence
 }
 
 /// One section per mount that served requests.
@@ -212,6 +232,17 @@ mod tests {
         assert_eq!(shares, expected);
         let published: f64 = rows.iter().filter_map(|row| row.published).sum();
         assert!((published - 100.0).abs() < 1e-9, "{published}");
+    }
+
+    #[test]
+    fn a_mount_answers_with_its_operations_and_the_most_frequent_of_them() {
+        let counters = [("lookup_count", 3_000.0), ("lookup_p50_us", 4.3), ("create_count", 1_000.0)];
+        assert_eq!(
+            sentence(&phase(&counters)),
+            "Served 4,000 operations in 10.0 s; 75% were lookup, at a median of 4.30 µs"
+        );
+        assert_eq!(sentence(&phase(&counters[2..])), "Served 1,000 operations in 10.0 s; 100% were create");
+        assert_eq!(sentence(&phase(&[])), "");
     }
 
     #[test]

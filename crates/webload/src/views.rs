@@ -8,9 +8,11 @@
 //! Not here: axes and pages (crate `report`).
 //! Source of the published row: the talk "User Level Techniques for Improvement of Disk I/O in WWW Caching", 2000.
 
-use measure::numbers::{figure_text, grouped, ms_text, rate_text};
+use std::collections::BTreeMap;
+
+use measure::numbers::{figure_text, grouped, ms_text, rate_text, round_rate_text};
 use measure::view::{Column, Line, Lines, Row, Section, Stroke, Table, Usual, View};
-use measure::{BenchmarkEntry, Curve, Role, RunRecord};
+use measure::{Answer, BenchmarkEntry, Curve, Role, RunRecord};
 use serde::Deserialize;
 
 /// What webload says of its records.
@@ -25,6 +27,7 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
         ("cpus_awake", Role::Chosen),
     ],
     answers: &[],
+    answer: |record| Answer::of(sentence(&record.metrics)),
     views,
 };
 
@@ -125,6 +128,28 @@ pub fn views(runs: &[&RunRecord]) -> Vec<Section> {
         items,
         ..Section::default()
     }]
+}
+
+/// What a run answers; empty for one without replies.
+fn sentence(metrics: &BTreeMap<String, f64>) -> String {
+    let metric = |name: &str| metrics.get(name).copied().filter(|value| believed(*value));
+    let Some(rate) = metric("requests_per_sec") else { return String::new() };
+    let mut sentence = format!("Serves {} requests/s", round_rate_text(rate));
+    if let Some(mean) = metric("response_mean_us") {
+        sentence.push_str(&format!(" in {} on average", figure_text("us", mean)));
+    }
+    if let Some(p99) = metric("response_p99_us") {
+        sentence.push_str(&format!(", p99 {}", figure_text("us", p99)));
+    }
+    if let Some(hit) = metric("document_hit_percent").filter(|hit| *hit > 0.0) {
+        let possible = metric("document_hit_offered_percent").filter(|possible| *possible > 0.0);
+        let of = possible.map_or(String::new(), |possible| format!(" of {}% possible", grouped(possible, 1)));
+        sentence.push_str(&format!("; {}%{of} came from the cache", grouped(hit, 1)));
+    }
+    if let Some(errors) = metric("errors_percent").filter(|errors| *errors > 0.0) {
+        sentence.push_str(&format!("; {}% failed", grouped(errors, 2)));
+    }
+    sentence
 }
 
 fn believed(value: f64) -> bool {
@@ -289,6 +314,26 @@ mod tests {
         old.config = json!({ "workload": ["a", "list"] });
         assert_eq!(views(&[&old])[0].runs, [0]);
         assert!(views(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_run_answers_with_rate_response_and_hits_and_leaves_out_what_cannot_be() {
+        let mut metrics = run("squid", "hits").metrics;
+        assert_eq!(sentence(&metrics), "Serves 299.5 requests/s in 1,912 ms on average");
+        for (name, value) in [
+            ("response_p99_us", 9e6),
+            ("document_hit_percent", 42.9),
+            ("document_hit_offered_percent", 58.0),
+            ("errors_percent", 0.1),
+        ] {
+            metrics.insert(name.to_owned(), value);
+        }
+        assert_eq!(
+            sentence(&metrics),
+            "Serves 299.5 requests/s in 1,912 ms on average, p99 9,000 ms; 42.9% of 58.0% possible came from the cache; 0.10% failed"
+        );
+        metrics.clear();
+        assert_eq!(sentence(&metrics), "");
     }
 
     #[test]

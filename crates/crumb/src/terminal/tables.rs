@@ -5,13 +5,15 @@
 //! operations    a line an operation of one load level, as table 4 of the Fstress paper
 //! generator     how the generator fared at each level
 //! ranks         how each of several generators fared at one level
-//! summary       the verdict and the headline figures
+//! summary       what the run answers, its figures, and the verdict
 //! ```
 //!
 //! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
 //! Source: Anderson, "Fstress", table 4.
 
-use measure::{Curve, FigureMark, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
+use measure::{
+    Curve, FigureMark, LatencySummary, LevelState, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict,
+};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 
 use super::layout::{counted, folded, grid, named, shortened, wrapped};
@@ -231,9 +233,19 @@ pub fn phases(phases: &[Phase]) -> String {
     format!("{}\n", grid(&heads, 1, &folded(rows, PHASE_WIDTH_MAX)))
 }
 
-/// The verdict with its reasons, and the headline figures.
+/// What the run answers, as a sentence; nothing for an INVALID run, whose verdict says why.
+pub fn answer(record: &RunRecord) -> String {
+    let sentence = REGISTRY.answer(record).sentence;
+    match record.verdict.valid && !sentence.is_empty() {
+        true => wrapped("", &format!("{sentence}.")),
+        false => String::new(),
+    }
+}
+
+/// What the run answers, its figures, and the verdict with its reasons: the verdict first where it is INVALID.
 pub fn summary(record: &RunRecord) -> String {
-    let mut text = String::new();
+    let is_valid = record.verdict.valid;
+    let mut text = if is_valid { answer(record) } else { verdict(&record.verdict) };
     let metric = |name: &str| record.metrics.get(name).copied();
     // If a saturation point was found, it equals the highest rate held: print it once.
     let held_again = metric("saturation_per_sec").is_some();
@@ -245,7 +257,9 @@ pub fn summary(record: &RunRecord) -> String {
         let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
         text.push_str(&named(&words, &format!("{number}{gap}{unit}{hint}")));
     }
-    text.push_str(&verdict(&record.verdict));
+    if is_valid {
+        text.push_str(&verdict(&record.verdict));
+    }
     if !record.complete {
         text.push_str(&named("Incomplete", "cut short; this is what was measured so far"));
     }
@@ -313,13 +327,10 @@ fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
 
 /// `S`: saturated, a finding about the storage. `!`: not to be trusted for another reason.
 fn mark(point: &LoadPoint) -> &'static str {
-    let expected = |code: &str| point.saturated && code == "rate-off";
-    if point.verdict.reasons.iter().any(|reason| reason.fatal && !expected(&reason.code)) {
-        "!"
-    } else if point.saturated {
-        "S"
-    } else {
-        ""
+    match point.state() {
+        LevelState::Invalid => "!",
+        LevelState::Saturated => "S",
+        LevelState::Valid => "",
     }
 }
 

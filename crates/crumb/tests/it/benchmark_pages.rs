@@ -3,8 +3,8 @@
 
 use measure::view::{Bar, Bars, Section, Usual, View};
 use measure::{
-    BenchmarkEntry, BenchmarkRegistry, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase, Role, RunId,
-    RunRecord, SeriesPlace,
+    Answer, BenchmarkEntry, BenchmarkRegistry, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase, Role,
+    RunId, RunRecord, SeriesPlace,
 };
 use report::html::{Options, Plots, render};
 use report::sides::{self, Source};
@@ -120,6 +120,7 @@ const PLATES: BenchmarkEntry = BenchmarkEntry {
     ],
     settings: &[("plate", Role::Identity), ("shelf", Role::Place)],
     answers: &["stack-stands"],
+    answer: |run| Answer::of(format!("Stacks {} plates a second", run.metrics["plates_per_sec"])),
     views: plates_views,
 };
 

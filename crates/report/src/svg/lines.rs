@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 
 use super::{
-    Area, Drawn, FONT, INK_SOFT, LEGEND_LINE, MIDDLE, PLOT_HEIGHT, TITLE_HEIGHT, WIDTH, build, color,
-    draw_shape, draw_shape_sized, label_style, mesh, plain, shortened, title_style,
+    Area, Drawn, FONT, INK_SOFT, LEGEND_LINE, MIDDLE, PLOT_HEIGHT, WIDTH, build, color, draw_head,
+    draw_shape, draw_shape_sized, head_height, label_style, mesh, plain, shortened,
 };
 use crate::axis::Axis;
 use crate::lines::{Line, LinePlot};
@@ -12,12 +12,13 @@ use crate::lines::{Line, LinePlot};
 /// Dashes by run, as lengths of line and gap; the first is solid.
 const DASHES: [(i32, i32); 4] = [(1, 0), (8, 5), (3, 3), (12, 3)];
 
-pub(super) fn draw(text: &mut String, plot: &LinePlot) -> Drawn<()> {
-    let head = TITLE_HEIGHT + LEGEND_LINE * (plot.lines.len() as u32 + 1);
+pub(super) fn draw(text: &mut String, plot: &LinePlot, captions: &[String]) -> Drawn<()> {
+    let title_height = head_height(captions);
+    let head = title_height + LEGEND_LINE * (plot.lines.len() as u32 + 1);
     let root = SVGBackend::with_string(text, (WIDTH, head + PLOT_HEIGHT)).into_drawing_area();
     root.fill(&WHITE)?;
     let (header, below) = root.split_vertically(head);
-    header.draw_text(&shortened(&plot.title, 90), &title_style(), (14, 12))?;
+    draw_head(&header, &plot.title, captions)?;
     let note = match plot.intervals {
         true => "Bars: 95% confidence interval. Both axes are logarithmic.",
         false => "Both axes are logarithmic.",
@@ -25,10 +26,10 @@ pub(super) fn draw(text: &mut String, plot: &LinePlot) -> Drawn<()> {
     header.draw_text(
         note,
         &(FONT, 12).into_font().color(&INK_SOFT).pos(MIDDLE),
-        (14, TITLE_HEIGHT as i32 + 8),
+        (14, title_height as i32 + 8),
     )?;
     for (at, line) in plot.lines.iter().enumerate() {
-        legend(&header, line, (TITLE_HEIGHT + LEGEND_LINE * (at as u32 + 1)) as i32 + 8)?;
+        legend(&header, line, (title_height + LEGEND_LINE * (at as u32 + 1)) as i32 + 8)?;
     }
     let [x, y] = plot.ends().map(|(low, high)| Axis::log(low, high));
     let mut chart = build(&below, x, y)?;

@@ -8,7 +8,7 @@ use measure::view::{
     Bar, Bars, ByPass, Column, Line, Lines, Over, PassLine, PassPoint, Place, Published, PublishedValue,
     Range, Ranges, Row, Section, Stroke, Table, Usual, View,
 };
-use measure::{BenchmarkEntry, BenchmarkRegistry, Phase, Role, RunRecord};
+use measure::{Answer, BenchmarkEntry, BenchmarkRegistry, LoadCurve, Phase, RateMark, Role, RunRecord};
 
 /// What the tests draw and compare with.
 pub const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(|name| {
@@ -16,9 +16,22 @@ pub const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(|name| {
     match name {
         "rounds" => Some(BenchmarkEntry { views: rounds, settings: &[("place", Role::Place)], ..entry }),
         "tally" => Some(BenchmarkEntry { views: tally, ..entry }),
+        super::sample::SWEEPING => Some(BenchmarkEntry { answer: sweep, ..entry }),
         _ => None,
     }
 });
+
+/// What a sweep answers: a search where its configuration says so.
+fn sweep(record: &RunRecord) -> Answer {
+    let curve = LoadCurve::of(&record.points);
+    let Some(held) = curve.highest_per_sec() else { return Answer::default() };
+    let knee = curve.knee_per_sec().map(|per_sec| RateMark { per_sec, name: "knee" });
+    Answer {
+        sentence: format!("Holds {held} requests a second"),
+        marks: knee.into_iter().chain([RateMark { per_sec: held, name: "highest held" }]).collect(),
+        is_search: record.config["search"] == true,
+    }
+}
 
 /// Names of the figures of `rounds`, in their order.
 pub const PASS_FIGURES: [&str; 5] = ["rate-mean", "rate-passes", "rate-left", "delete-passes", "rate-again"];

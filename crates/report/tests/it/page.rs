@@ -73,6 +73,44 @@ fn every_run_shows_its_verdict_and_an_interrupted_one_says_so() {
 }
 
 #[test]
+fn the_page_begins_with_what_each_run_answers_and_an_invalid_run_gives_no_figure_there() {
+    let runs = two_runs();
+    let html = page(&runs, Plots::Fixed);
+    let first =
+        html.split("id=\"answer-title\"").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
+    assert!(first.contains("<strong>Holds 3500 requests a second.</strong>"), "{first}");
+    assert!(
+        first.contains("said bad\">")
+            && first.contains("INVALID, so no figure of this run counts: send lateness")
+    );
+    assert_eq!(first.matches("requests a second").count(), 1, "a figure of the INVALID run: {first}");
+    let place = |words: &str| html.find(words).unwrap_or_else(|| panic!("{words}"));
+    assert!(
+        place("id=\"answer-title\"") < place("aria-label=\"Verdicts\"")
+            && place("Verdicts") < place("class=\"tiles\"")
+    );
+    let alone = page(&runs[..1], Plots::Fixed);
+    assert!(alone.contains("<p class=\"said good\"><strong>Holds 3500"), "a run alone needs no name");
+}
+
+#[test]
+fn every_plot_of_a_run_carries_its_answer_and_one_of_many_runs_none() {
+    let runs = two_runs();
+    for (name, svg) in svg::all(&runs[..1], REGISTRY, Reference::Auto).unwrap() {
+        assert!(svg.contains("Holds 3500 requests a second."), "{name}");
+    }
+    let files = svg::all(&runs, REGISTRY, Reference::Auto).unwrap();
+    let (_, both) = files.iter().find(|(name, _)| name == "latency-load-log.svg").unwrap();
+    assert!(
+        both.contains("filer A, web-server: Holds 3500") && both.contains("filer B, web-server: INVALID")
+    );
+    let four = [runs.clone(), runs].concat();
+    let files = svg::all(&four, REGISTRY, Reference::Auto).unwrap();
+    let (_, svg) = files.iter().find(|(name, _)| name == "latency-load-log.svg").unwrap();
+    assert!(!svg.contains("Holds 3500"), "there is no room for four sentences");
+}
+
+#[test]
 fn closed_loop_points_are_called_so_wherever_they_appear() {
     let runs = [Sweep::new("null", 20.0, 300_000.0).rates(&[]).outstanding(&[1, 64]).record()];
     let html = page(&runs, Plots::Interactive);

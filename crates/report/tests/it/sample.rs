@@ -20,6 +20,8 @@ const MIX: [(&str, f64, f64, u64); 6] = [
     ("write", 8.0, 1.2, 8_192),
 ];
 const SAMPLES: u32 = 2_000;
+/// The benchmark of a [`Sweep`].
+pub const SWEEPING: &str = "fstress";
 
 /// A server of which one request takes `service_us` on the mean and that saturates at `capacity_per_sec`.
 pub struct Sweep {
@@ -68,7 +70,7 @@ impl Sweep {
         with_declarations(RunRecord {
             schema: measure::RECORD_SCHEMA,
             id: RunId(self.id.clone()),
-            benchmark: "fstress".to_owned(),
+            benchmark: SWEEPING.to_owned(),
             label: self.label.clone(),
             target: "nfs://filer.example.net/export?proto=tcp".to_owned(),
             started: "2026-11-21T18:00:00Z".parse().unwrap(),

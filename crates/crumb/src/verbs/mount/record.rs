@@ -20,6 +20,7 @@ const REMOVING: [&str; 3] = ["unlink", "rmdir", "rename"];
 /// What a mount says of its records.
 pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     settings: &[("lower", Role::Place), ("mountpoint", Role::Place)],
+    answer: stackfs::views::answer,
     views: stackfs::views::views,
     ..BenchmarkEntry::of(METRICS)
 };

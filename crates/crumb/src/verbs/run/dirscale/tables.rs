@@ -52,7 +52,8 @@ pub fn tables_of(record: &RunRecord) -> String {
         text.push('\n');
     }
     // The tables have shown the metrics.
-    text + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
+    text + &tables::answer(record)
+        + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
 }
 
 /// Three digits, or all before the point.
