@@ -312,8 +312,8 @@ fn point(y: f64, ends: Option<(f64, f64)>) -> CurvePoint {
 
 /// What a run emits, by order of interest, and its curves.
 pub const METRICS: &[MetricDeclaration] = &[
-    MetricDeclaration::micros("day_cost_flat_us", "Mean operation of a day, flat").answers(),
-    MetricDeclaration::micros("day_cost_{layout}_us", "Mean operation of a day, {layout}"),
+    MetricDeclaration::micros("day_cost_flat_us", "Mean operation of a day, flat").answers().tile(),
+    MetricDeclaration::micros("day_cost_{layout}_us", "Mean operation of a day, {layout}").tile(),
     MetricDeclaration::seconds("day_cost_{layout}_s", "Cost of a day, {layout}"),
     MetricDeclaration::count("pays_from_files_{layout}", "Pays from, files, {layout}"),
     MetricDeclaration::micros("lookup_random_{layout}_us", "Lookup, random order, {layout}"),

@@ -54,12 +54,14 @@ pub struct MetricDeclaration {
     pub better: Better,
     /// Whether it answers the run's question.
     pub headline: bool,
+    /// Whether a page shows it large, beside the first metric that answers.
+    pub tile: bool,
 }
 
 impl MetricDeclaration {
     /// A metric whose direction its unit does not tell.
     pub const fn new(name: &'static str, unit: &'static str, title: &'static str) -> Self {
-        Self { name, unit, title, better: Better::Unknown, headline: false }
+        Self { name, unit, title, better: Better::Unknown, headline: false, tile: false }
     }
 
     /// Something a second.
@@ -107,6 +109,12 @@ impl MetricDeclaration {
     #[must_use]
     pub const fn answers(self) -> Self {
         Self { headline: true, ..self }
+    }
+
+    /// The same, shown large on a page.
+    #[must_use]
+    pub const fn tile(self) -> Self {
+        Self { tile: true, ..self }
     }
 
     /// Whether it stands for several names.
@@ -195,8 +203,13 @@ impl Better {
 
 /// The declaration of `name`: one of that very name before a family.
 pub fn declared(known: &[MetricDeclaration], name: &str) -> Option<Metric> {
+    declaration(known, name)?.metric(name)
+}
+
+/// As [`declared`], the declaration itself.
+pub(crate) fn declaration<'k>(known: &'k [MetricDeclaration], name: &str) -> Option<&'k MetricDeclaration> {
     let exact = known.iter().find(|one| one.name == name);
-    exact.and_then(|one| one.metric(name)).or_else(|| known.iter().find_map(|one| one.metric(name)))
+    exact.or_else(|| known.iter().find(|one| one.metric(name).is_some()))
 }
 
 fn is_percentile(text: &str) -> bool {

@@ -102,6 +102,22 @@ pub fn number_text(unit: &str, value: f64) -> (String, String) {
     (number, unit.to_owned())
 }
 
+/// As [`number_text`], for a value that is read beside `others`: times have one unit, which suits the middle between the
+/// shortest and the longest.
+pub fn number_text_beside(unit: &str, others: &[f64], value: f64) -> (String, String) {
+    let sizes = others.iter().map(|value| value.abs()).filter(|size| size.is_finite() && *size > 0.0);
+    let (least, most) = sizes.fold((f64::INFINITY, 0.0f64), |(a, b), size| (size.min(a), size.max(b)));
+    if unit != "us" || most == 0.0 {
+        return number_text(unit, value);
+    }
+    let (name, divisor) = match (least * most).sqrt() {
+        middle if middle < 100.0 => ("µs", 1.0),
+        middle if middle < 1e7 => ("ms", 1e3),
+        _ => ("s", 1e6),
+    };
+    (ms_text(1e3 * value / divisor), name.to_owned())
+}
+
 /// A value with its unit: `4,321/s`, `0.412 ms`.
 pub fn figure_text(unit: &str, value: f64) -> String {
     let (number, unit) = number_text(unit, value);
@@ -188,6 +204,20 @@ mod tests {
                 "2.50 ms"
             ]
         );
+    }
+
+    #[test]
+    fn times_side_by_side_have_one_unit() {
+        let texts = |values: [f64; 2]| {
+            values.map(|value| {
+                let (number, unit) = number_text_beside("us", &values, value);
+                format!("{number} {unit}")
+            })
+        };
+        assert_eq!(texts([12.0, 1_400.0]), ["0.012 ms", "1.40 ms"]);
+        assert_eq!(texts([12.0, 140.0]), ["12.0 µs", "140 µs"]);
+        assert_eq!(texts([0.0, 0.0]), ["0.000 µs", "0.000 µs"]);
+        assert_eq!(number_text_beside("/s", &[4e9], 4_321.0), ("4,321".to_owned(), "/s".to_owned()));
     }
 
     #[test]

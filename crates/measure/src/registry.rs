@@ -6,8 +6,9 @@
 //!
 //! A record of a benchmark that the registry does not know is shown by what the record itself says.
 
+use crate::metric::declaration;
 use crate::view::Section;
-use crate::{Answer, FigureMarks, LoadPoint, MetricDeclaration, RunRecord};
+use crate::{Answer, DEVICE_METRICS, FigureMarks, LoadPoint, MACHINE_METRICS, MetricDeclaration, RunRecord};
 
 /// What one benchmark says of its records.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +100,22 @@ impl BenchmarkRegistry {
         (self.of(&record.benchmark).answer)(record).judged(record)
     }
 
+    /// The metrics of a run that a page shows large: the first that answers, then those that its benchmark declares so. Of a
+    /// benchmark that declares none all of them but the machine's.
+    pub fn tiles<'r>(&self, record: &'r RunRecord) -> Vec<&'r str> {
+        let known = self.of(&record.benchmark).metrics;
+        let is_machine =
+            |name: &str| MACHINE_METRICS.iter().chain(&DEVICE_METRICS).any(|one| one.name == name);
+        let any_declared = known.iter().any(|one| one.tile);
+        let is_tile = |name: &&str| match any_declared {
+            true => declaration(known, name).is_some_and(|one| one.tile),
+            false => !is_machine(name),
+        };
+        let answer = record.headlines().find(|name| record.metrics.contains_key(*name));
+        let others = record.metrics_in_order().filter(is_tile).filter(|name| Some(*name) != answer);
+        answer.into_iter().chain(others).collect()
+    }
+
     /// What is known of a benchmark; of one that is not known, that it has no metrics, roles or views.
     pub fn of(&self, benchmark: &str) -> BenchmarkEntry {
         (self.entry)(benchmark).unwrap_or(BenchmarkEntry::of(&[]))
@@ -128,5 +145,34 @@ mod tests {
             [Reach, Reach, Setting, Place, Place, Identity, Setting]
         );
         assert_eq!(BenchmarkRegistry::NONE.of("anything").role("workload"), Setting);
+    }
+
+    #[test]
+    fn a_page_shows_large_what_answers_and_what_is_declared_so_and_never_the_machine() {
+        const DECLARED: [MetricDeclaration; 4] = [
+            MetricDeclaration::rate("held_per_sec", "Held").answers(),
+            MetricDeclaration::rate("peak_per_sec", "Peak").answers(),
+            MetricDeclaration::micros("cost_{layout}_us", "Cost, {layout}").tile(),
+            MACHINE_METRICS[0],
+        ];
+        let record = |metrics: &[&str]| -> RunRecord {
+            let metrics: std::collections::BTreeMap<&str, f64> =
+                metrics.iter().map(|name| (*name, 1.0)).collect();
+            let json = serde_json::json!({
+                "schema": 1, "id": "x", "benchmark": "plates", "label": "", "target": "",
+                "started": "2026-11-21T18:00:00Z", "ended": "2026-11-21T18:00:00Z", "command": [], "config": null,
+                "environment": crate::Environment::default(), "seed": 1, "complete": true, "metrics": metrics,
+                "verdict": {"valid": true, "reasons": []}
+            });
+            RunRecord::from_json(&json.to_string()).unwrap()
+        };
+        const KNOWN: BenchmarkRegistry = BenchmarkRegistry::new(|_| Some(BenchmarkEntry::of(&DECLARED)));
+        let machine = MACHINE_METRICS[0].name;
+        let all =
+            record(&["peak_per_sec", "held_per_sec", "cost_flat_us", "other", machine]).declared_by(KNOWN);
+        assert_eq!(KNOWN.tiles(&all), ["held_per_sec", "cost_flat_us"]);
+        let spoilt = record(&[machine]).declared_by(KNOWN);
+        assert_eq!(KNOWN.tiles(&spoilt), [""; 0]);
+        assert_eq!(BenchmarkRegistry::NONE.tiles(&record(&[machine, "other"])), ["other"]);
     }
 }

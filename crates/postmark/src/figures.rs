@@ -16,14 +16,14 @@ use crate::engine::{self, Ending};
 /// What [`metrics`] emits, by order of interest; the names with `to_last` and `tail` where several ranks ran.
 pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("transactions_per_sec", "Transactions").answers(),
-    MetricDeclaration::seconds("total_s", "Total time"),
+    MetricDeclaration::seconds("total_s", "Total time").tile(),
     MetricDeclaration::rate("created_per_sec", "Files created"),
-    MetricDeclaration::rate("created_alone_per_sec", "Files created, alone"),
+    MetricDeclaration::rate("created_alone_per_sec", "Files created, alone").tile(),
     MetricDeclaration::rate("created_mixed_per_sec", "Files created, with transactions"),
     MetricDeclaration::rate("deleted_per_sec", "Files deleted"),
-    MetricDeclaration::rate("deleted_alone_per_sec", "Files deleted, alone"),
+    MetricDeclaration::rate("deleted_alone_per_sec", "Files deleted, alone").tile(),
     MetricDeclaration::rate("deleted_mixed_per_sec", "Files deleted, with transactions"),
-    MetricDeclaration::rate("read_per_sec", "Files read"),
+    MetricDeclaration::rate("read_per_sec", "Files read").tile(),
     MetricDeclaration::rate("appended_per_sec", "Files appended to"),
     MetricDeclaration::bytes_rate("read_bytes_per_sec", "Read"),
     MetricDeclaration::bytes_rate("written_bytes_per_sec", "Written"),

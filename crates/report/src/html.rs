@@ -113,7 +113,10 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         interactive,
         version => env!("CARGO_PKG_VERSION"),
         runs => run_views(runs, registry, &sections),
-        metrics => comparison.as_ref().map_or_else(|| metrics(runs, &sections), views::medians),
+        metrics => match &comparison {
+            Some(comparison) => views::medians(comparison, runs, registry),
+            None => metrics(runs, registry, &sections),
+        },
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
         sections => sections.all(),
@@ -139,9 +142,9 @@ fn run_views(runs: &[RunRecord], registry: BenchmarkRegistry, sections: &Section
 }
 
 /// None to be listed when every run has a section that shows its figures.
-fn metrics(runs: &[RunRecord], sections: &Sections) -> MetricsView {
+fn metrics(runs: &[RunRecord], registry: BenchmarkRegistry, sections: &Sections) -> MetricsView {
     let shown = (0..runs.len()).all(|at| sections.have(at, Usual::Metrics));
-    views::metrics(if shown { &[] } else { runs })
+    views::metrics(if shown { &[] } else { runs }, registry)
 }
 
 fn line_svgs(runs: &[RunRecord], registry: BenchmarkRegistry, lines: &[LinePlot]) -> Result<Vec<Value>> {

@@ -9,7 +9,9 @@
 //! it, whatever an imported record says; open-loop points lie at their offered rate, closed-loop ones at
 //! their achieved rate and in a curve of their own.
 
-use measure::{BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LoadPoint, LoopKind, RunRecord};
+use measure::{
+    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind, RunRecord,
+};
 use serde::Serialize;
 
 use crate::figures::round_rate_text;
@@ -51,6 +53,7 @@ pub(crate) struct Dot {
     #[serde(skip)]
     pub marks: FigureMarks,
     pub saturated: bool,
+    /// A saturated level is INVALID only for another reason.
     pub valid: bool,
 }
 
@@ -161,7 +164,7 @@ fn dot(at: usize, point: &LoadPoint, marks: FigureMarks) -> Option<Dot> {
         signs: [marks.mean, marks.p50, marks.p90, marks.p99, marks.p999].map(FigureMark::sign),
         marks,
         saturated: point.saturated,
-        valid: point.verdict.valid,
+        valid: point.state() != LevelState::Invalid,
     })
 }
 

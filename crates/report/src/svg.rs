@@ -7,7 +7,7 @@
 //! | axes, curves                           |   (cumulative: beside them, one line a load level)
 //! ```
 //!
-//! Marks tell runs apart without colour; hollow means saturated, a cross INVALID, a dashed line means closed loop.
+//! Marks tell runs apart without colour; hollow in amber means saturated, a red cross INVALID, a dashed line closed loop.
 //! Not here: the numbers (see `series`).
 
 mod dots;
@@ -63,6 +63,12 @@ const FONT: &str = "system-ui, sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const INK_SOFT: RGBColor = RGBColor(0x5c, 0x65, 0x70);
 const GRID: RGBColor = RGBColor(0xe3, 0xe6, 0xea);
+/// Of what is saturated.
+const AMBER: RGBColor = RGBColor(0xb8, 0x7a, 0x00);
+/// Of what is INVALID.
+const RED: RGBColor = RGBColor(0xa8, 0x32, 0x1d);
+/// What the marks of a level mean.
+const LEVEL_NOTE: &str = "Hollow, amber: saturated, the server did not keep up. Red cross: INVALID.";
 /// Okabe and Ito's colours, which colour-blind readers can distinguish; yellow is an olive on white, and black a dark grey.
 const PALETTE: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
@@ -166,8 +172,7 @@ fn safe(name: &str) -> String {
 
 fn latency(text: &mut String, curves: &[Curve], captions: &[String], log: bool) -> Drawn<()> {
     let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
-    let mut notes =
-        vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up. Crossed out: INVALID.".to_owned()];
+    let mut notes = vec![format!("Solid: mean. Thin: p99. {LEVEL_NOTE}")];
     let top = series::linear_top_ms(curves, Stat::Mean).max(series::linear_top_ms(curves, Stat::P99));
     let shown = |stat: Stat| curves.iter().flat_map(|c| &c.dots).filter_map(move |dot| dot.latency_ms(stat));
     let highest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(0.0, f64::max);
@@ -234,8 +239,8 @@ fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<
 
 fn achieved(text: &mut String, curves: &[Curve], captions: &[String]) -> Drawn<()> {
     let curves: Vec<Curve> = curves.iter().filter(|curve| !curve.closed).cloned().collect();
-    let note = "Dashed: achieved equals offered. Hollow: the server did not keep up. Crossed out: INVALID.";
-    let (root, plot) = frame(text, "Achieved against offered rate", captions, note, &curves)?;
+    let note = format!("Dashed: achieved equals offered. {LEVEL_NOTE}");
+    let (root, plot) = frame(text, "Achieved against offered rate", captions, &note, &curves)?;
     let x = Axis::linear(1.04 * rate_max(&curves), 8);
     let (end, y) = (x.high, x.clone());
     let mut chart = build(&plot, x, y)?;
@@ -369,20 +374,21 @@ fn draw_line(chart: &mut Chart<'_, '_>, line: Vec<(f64, f64)>, curve: &Curve, wi
     Ok(())
 }
 
-/// The mark of a load point: hollow when saturated, crossed out when INVALID for another reason.
+/// The mark of a load point: hollow and amber when saturated, crossed out in red when INVALID.
 fn draw_mark(area: &DrawingArea<SVGBackend<'_>, Plane>, run: usize, dot: &Dot, at: (f64, f64)) -> Drawn<()> {
     let at = area.map_coordinate(&at);
     let area = area.strip_coord_spec();
     // The stripped area counts from its own corner, the mapped point from the picture's.
     let corner = area.get_base_pixel();
     let at = (at.0 - corner.0, at.1 - corner.1);
-    draw_shape(&area, run, color(run).filled(), at)?;
+    draw_shape(&area, run, if dot.saturated { AMBER } else { color(run) }.filled(), at)?;
     if dot.saturated {
         draw_shape_sized(&area, run, WHITE.filled(), at, 3)?;
-    } else if !dot.valid {
+    }
+    if !dot.valid {
         let (x, y) = at;
         for (from, to) in [((x - 8, y - 8), (x + 8, y + 8)), ((x - 8, y + 8), (x + 8, y - 8))] {
-            area.draw(&PathElement::new([from, to], INK.stroke_width(2)))?;
+            area.draw(&PathElement::new([from, to], RED.stroke_width(2)))?;
         }
     }
     Ok(())

@@ -3,14 +3,16 @@
 //! Always holds: what a user or a peer named is plain text here, and the template escapes it.
 
 use measure::{
-    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LoadPoint, LoopKind, Metric, OpStats, Phase,
-    RankPart, RunRecord, Verdict,
+    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind, Metric,
+    OpStats, Phase, RankPart, RunRecord, Verdict,
 };
 use serde::Serialize;
 
 use crate::compare::{Comparison, FigureKind};
 use crate::dots::confidence_text;
-use crate::figures::{bytes_text, count_text, grouped, metric_text, ms_text, number_text, rate_text};
+use crate::figures::{
+    bytes_text, count_text, grouped, metric_text, ms_text, number_text, number_text_beside, rate_text,
+};
 use crate::series::point_name;
 
 /// One run.
@@ -50,13 +52,48 @@ pub(crate) struct MetricsView {
 /// Figures shown large; a run may have dozens.
 const TILES_MAX: usize = 6;
 
+/// A metric with its values, by run or by side.
+struct Values {
+    /// As the registry names it.
+    name: String,
+    title: String,
+    unit: String,
+    values: Vec<Option<f64>>,
+}
+
 impl MetricsView {
-    /// Of figures in the order of what answers the user's question.
-    fn of(all: Vec<MetricView>) -> Self {
-        let tiles = all.iter().take(TILES_MAX).cloned().collect();
-        let table = if all.len() > TILES_MAX { all } else { Vec::new() };
-        Self { tiles, table }
+    /// Of metrics in the order of what answers the user's question; `tiles` names those shown large.
+    fn of(all: &[Values], tiles: &[&str]) -> Self {
+        let named = |name: &&str| all.iter().find(|of| of.name == **name);
+        let large: Vec<&Values> = tiles.iter().filter_map(named).take(TILES_MAX).collect();
+        // Tiles are read side by side, rows of the table each by itself.
+        let tile = |of: &&Values| {
+            let beside = large.iter().filter(|other| other.unit == of.unit);
+            let beside: Vec<f64> = beside.flat_map(|other| other.values.iter().flatten().copied()).collect();
+            let text = |value: f64| number_text_beside(&of.unit, &beside, value);
+            MetricView {
+                name: of.title.clone(),
+                values: of.values.iter().map(|value| value.map(text)).collect(),
+            }
+        };
+        let row = |of: &Values| MetricView {
+            name: of.title.clone(),
+            values: of.values.iter().map(|value| value.map(|value| number_text(&of.unit, value))).collect(),
+        };
+        let table = if all.len() > large.len() { all.iter().map(row).collect() } else { Vec::new() };
+        Self { tiles: large.iter().map(tile).collect(), table }
     }
+}
+
+/// The metrics that a page of these runs shows large, each once.
+fn tiles(runs: &[RunRecord], registry: BenchmarkRegistry) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in runs.iter().flat_map(|run| registry.tiles(run)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// A figure of all runs that have it.
@@ -78,6 +115,7 @@ struct PointView {
     lateness_p99: String,
     busy: String,
     saturated: bool,
+    /// A saturated level is INVALID only for another reason.
     valid: bool,
     reasons: Vec<String>,
     remarks: Vec<String>,
@@ -216,15 +254,21 @@ impl ComparisonView {
     }
 }
 
-/// The metrics of a comparison: each side's median.
-pub(crate) fn medians(comparison: &Comparison) -> MetricsView {
+/// The metrics of a comparison of `runs`: each side's median.
+pub(crate) fn medians(
+    comparison: &Comparison,
+    runs: &[RunRecord],
+    registry: BenchmarkRegistry,
+) -> MetricsView {
     let metric = |figure: &&crate::compare::Figure| figure.kind == FigureKind::Metric;
-    let view = |figure: &crate::compare::Figure| {
-        let text = |median: f64| number_text(&figure.unit, median);
-        let values = figure.sides.iter().map(|side| side.median.map(text)).collect();
-        MetricView { name: figure.title.clone(), values }
+    let values = |figure: &crate::compare::Figure| Values {
+        name: figure.name.clone(),
+        title: figure.title.clone(),
+        unit: figure.unit.clone(),
+        values: figure.sides.iter().map(|side| side.median).collect(),
     };
-    MetricsView::of(comparison.figures.iter().filter(metric).map(view).collect())
+    let all: Vec<Values> = comparison.figures.iter().filter(metric).map(values).collect();
+    MetricsView::of(&all, &tiles(runs, registry))
 }
 
 impl RunView {
@@ -261,21 +305,25 @@ impl RunView {
 }
 
 /// The metrics of all runs by name, those that answer the user's question first.
-pub(crate) fn metrics(runs: &[RunRecord]) -> MetricsView {
+pub(crate) fn metrics(runs: &[RunRecord], registry: BenchmarkRegistry) -> MetricsView {
     let mut names: Vec<&str> = Vec::new();
     for name in runs.iter().flat_map(RunRecord::metrics_in_order) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let view = |name: &str| {
-        let of_run =
-            |run: &RunRecord| run.metrics.get(name).map(|&value| metric_text(&run.metric(name), value));
-        let texts: Vec<_> = runs.iter().map(of_run).collect();
-        let title = texts.iter().flatten().next().map_or_else(String::new, |text| text.0.clone());
-        MetricView { name: title, values: texts.into_iter().map(|text| text.map(|t| (t.1, t.2))).collect() }
+    let values = |name: &str| {
+        let first = runs.iter().find(|run| run.metrics.contains_key(name));
+        let metric = first.map_or_else(|| Metric::undeclared(name), |run| run.metric(name));
+        Values {
+            name: name.to_owned(),
+            title: metric.title,
+            unit: metric.unit,
+            values: runs.iter().map(|run| run.metrics.get(name).copied()).collect(),
+        }
     };
-    MetricsView::of(names.into_iter().map(view).collect())
+    let all: Vec<Values> = names.into_iter().map(values).collect();
+    MetricsView::of(&all, &tiles(runs, registry))
 }
 
 impl PointView {
@@ -293,7 +341,7 @@ impl PointView {
             lateness_p99: if point.lateness_us.count == 0 { dash() } else { ms_text(point.lateness_us.p99) },
             busy: format!("{}%", grouped(100.0 * point.generator_busy, 0)),
             saturated: point.saturated,
-            valid: point.verdict.valid,
+            valid: point.state() != LevelState::Invalid,
             reasons,
             remarks,
             notes: [

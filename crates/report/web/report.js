@@ -129,7 +129,7 @@
   }
   if (!interactive) return;
 
-  // ---- marks: the shape tells the run, hollow tells saturated, a cross tells INVALID
+  // ---- marks: the shape is the run's, hollow and amber is saturated, a red cross is INVALID
   const shape = (c, run, x, y, r) => {
     c.beginPath();
     if (run % 4 === 0) c.arc(x, y, r, 0, 2 * Math.PI);
@@ -141,8 +141,8 @@
   const drawMark = (c, run, dot, x, y, scale) => {
     const r = 4.6 * scale;
     c.fillStyle = dot.saturated ? css("--card") : color(run);
-    c.strokeStyle = color(run);
-    c.lineWidth = 2 * scale;
+    c.strokeStyle = dot.saturated ? css("--saturated") : color(run);
+    c.lineWidth = (dot.saturated ? 2.6 : 2) * scale;
     shape(c, run, x, y, r);
     c.fill();
     c.stroke();

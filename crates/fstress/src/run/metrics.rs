@@ -9,11 +9,11 @@ use crate::results::judge;
 
 /// What [`metrics`] emits, by order of interest.
 pub const METRICS: &[MetricDeclaration] = &[
-    MetricDeclaration::rate("within_bound_per_sec", "Highest within bound"),
+    MetricDeclaration::rate("within_bound_per_sec", "Highest within bound").tile(),
     MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers(),
     MetricDeclaration::rate("held_per_sec", "Highest rate held").answers(),
-    MetricDeclaration::rate("peak_per_sec", "Peak rate").answers(),
-    MetricDeclaration::micros("overall_response_us", "Overall response time"),
+    MetricDeclaration::rate("peak_per_sec", "Peak rate").answers().tile(),
+    MetricDeclaration::micros("overall_response_us", "Overall response time").tile(),
     MACHINE_METRICS[0],
     MACHINE_METRICS[1],
     MACHINE_METRICS[2],

@@ -110,6 +110,49 @@ fn every_plot_of_a_run_carries_its_answer_and_one_of_many_runs_none() {
     assert!(!svg.contains("Holds 3500"), "there is no room for four sentences");
 }
 
+/// Symptom: every saturated level of a sweep was called INVALID. Cause: its verdict says that too little was answered, which
+/// is what saturation is.
+#[test]
+fn a_saturated_level_is_amber_and_named_so_and_invalid_in_red_only_for_another_reason() {
+    let mut run = Sweep::new("filer", 420.0, 3_800.0).record();
+    let last = run.points.last_mut().unwrap();
+    assert!(last.saturated);
+    last.verdict.invalidate(measure::RATE_OFF, "3% of the requests due were not answered in time");
+    let of = |run: &measure::RunRecord| {
+        let html = page(std::slice::from_ref(run), Plots::Fixed);
+        let points =
+            html.split("id=\"points\"").nth(1).unwrap().split("</section>").next().unwrap().to_owned();
+        let plots: String = svg::all(std::slice::from_ref(run), REGISTRY, Reference::Auto)
+            .unwrap()
+            .into_iter()
+            .map(|(_, svg)| svg)
+            .collect();
+        (
+            points.contains("◑ saturated"),
+            points.contains("✕ INVALID"),
+            plots.contains("#B87A00"),
+            plots.contains("#A8321D"),
+        )
+    };
+    assert_eq!(of(&run), (true, false, true, false));
+    run.points.last_mut().unwrap().verdict.invalidate("generator-late", "the generator was late");
+    assert_eq!(of(&run), (true, true, true, true));
+}
+
+#[test]
+fn the_large_figures_of_an_invalid_run_are_marked_and_the_machines_are_never_among_them() {
+    let mut run = Sweep::new("filer", 420.0, 3_800.0).record();
+    run.metrics.clear();
+    run.metrics.insert(measure::MACHINE_METRICS[0].name.to_owned(), 41.0);
+    run.verdict.invalidate("machine-disturbed", "the machine was disturbed");
+    let html = page(&[run.clone()], Plots::Fixed);
+    assert!(!html.contains("class=\"tiles\"") && html.contains("1 other figure<"), "they are in the table");
+    run.metrics.insert("saturation_per_sec".to_owned(), 3_000.0);
+    let html = page(&[run], Plots::Fixed);
+    let tiles = html.split("class=\"tiles\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(tiles.contains("<b>3,000</b>") && tiles.contains("✕ INVALID"), "{tiles}");
+}
+
 #[test]
 fn closed_loop_points_are_called_so_wherever_they_appear() {
     let runs = [Sweep::new("null", 20.0, 300_000.0).rates(&[]).outstanding(&[1, 64]).record()];
