@@ -19,9 +19,8 @@ pub(crate) fn answer(record: &RunRecord) -> Answer {
     let Configured { workload, load } = Configured::deserialize(&record.config).unwrap_or_default();
     let of = if workload.is_empty() { String::new() } else { format!(" of {workload}") };
     let is_search = load.starts_with(load::SEARCHES_FROM);
-    let held = match held(record, &load) {
-        Some(held) => held,
-        None => return Answer { is_search, ..Answer::of(without_an_open_loop(record, &of)) },
+    let Some(held) = held(record, &load) else {
+        return Answer { is_search, ..Answer::of(without_an_open_loop(record, &of)) };
     };
     let curve = LoadCurve::of(&record.points);
     // A search under a bound asks for nothing above it.

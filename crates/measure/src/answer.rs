@@ -59,16 +59,27 @@ fn headline(record: &RunRecord) -> Option<String> {
 }
 
 fn why_not(verdict: &Verdict) -> String {
-    let fatal: Vec<&str> =
-        verdict.reasons.iter().filter(|reason| reason.fatal).map(|reason| reason.text.as_str()).collect();
-    match fatal[..] {
-        [] => "INVALID: no figure of this run counts".to_owned(),
-        [one] => format!("INVALID, so no figure of this run counts: {one}"),
-        [first, ref rest @ ..] => {
-            let reasons = if rest.len() == 1 { "reason" } else { "reasons" };
-            format!("INVALID, so no figure of this run counts: {first} ({} more {reasons} below)", rest.len())
-        }
-    }
+    let fatal = verdict.reasons.iter().filter(|reason| reason.fatal);
+    let reasons: Vec<&str> = fatal.map(|reason| reason.text.as_str()).collect();
+    let Some((first, rest)) = reasons.split_first() else {
+        return "INVALID: no figure of this run counts".to_owned();
+    };
+    let more = match rest.len() {
+        0 => String::new(),
+        1 => " (1 more reason below)".to_owned(),
+        more => format!(" ({more} more reasons below)"),
+    };
+    format!("INVALID, so no figure of this run counts: {}{more}", begin(first))
+}
+
+/// Letters that the begin of a reason has at least.
+const BEGIN_CHARS_MIN: usize = 20;
+
+/// A reason up to its figures and its advice, which are listed with the verdict.
+fn begin(reason: &str) -> &str {
+    let ends = [": ", "; ", " ("].into_iter().flat_map(|end| reason.match_indices(end));
+    let end = ends.map(|(at, _)| at).filter(|at| *at >= BEGIN_CHARS_MIN).min();
+    &reason[..end.unwrap_or(reason.len())]
 }
 
 #[cfg(test)]
@@ -117,9 +128,12 @@ mod tests {
     fn an_invalid_run_answers_why_it_is_and_gives_no_figure() {
         let mut spoilt = record();
         spoilt.verdict.remark("x", "a remark");
-        spoilt.verdict.invalidate("a", "the machine was disturbed");
+        spoilt.verdict.invalidate("a", "at 500/s: the machine was disturbed: threads waited; stop them");
         let answer = worded().answer(&spoilt);
-        assert_eq!(answer.sentence, "INVALID, so no figure of this run counts: the machine was disturbed");
+        assert_eq!(
+            answer.sentence,
+            "INVALID, so no figure of this run counts: at 500/s: the machine was disturbed"
+        );
         assert_eq!(answer.marks, []);
         spoilt.verdict.invalidate("b", "the generator was late");
         assert!(worded().answer(&spoilt).sentence.ends_with("was disturbed (1 more reason below)"));

@@ -8,7 +8,7 @@ use measure::{BenchmarkRegistry, RunRecord};
 const LINE_CHARS: usize = 112;
 /// Letters of a label before its sentence.
 const LABEL_CHARS: usize = 32;
-/// Lines of one run.
+/// Lines of one text.
 const LINES_MAX: usize = 2;
 /// Runs beyond which a plot is no place for sentences.
 const RUNS_MAX: usize = 3;
@@ -31,7 +31,7 @@ pub(crate) fn of(runs: &[&RunRecord], registry: BenchmarkRegistry) -> Vec<String
 }
 
 /// In lines; what does not fit the last is cut off.
-fn wrapped(text: &str) -> Vec<String> {
+pub(crate) fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_whitespace() {
         let is_last = lines.len() == LINES_MAX;

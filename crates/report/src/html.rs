@@ -66,6 +66,8 @@ struct PlotNumbers<'a> {
     stats: Vec<StatNumbers>,
     cumulative: &'a [Cumulative],
     lines: &'a [LinePlot],
+    /// A run searched for a rate: rates are drawn on logarithmic axes where latencies are.
+    search: bool,
 }
 
 #[derive(Serialize)]
@@ -90,8 +92,9 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         .map(|stat| StatNumbers { name: stat.name(), linear_top_ms: series::linear_top_ms(&curves, stat) });
     let sections = Sections::of(runs, registry, options.reference);
     let lines = lines::plots(&sections::with_own_curves(runs, &sections));
+    let search = series::is_search(runs, registry);
     let numbers =
-        PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative, lines: &lines };
+        PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative, lines: &lines, search };
     let comparison = options.comparison.clone().or_else(|| sides::compared(runs, registry));
     let title = options.title.clone().unwrap_or_else(|| default_title(runs, comparison.as_ref()));
 
@@ -111,6 +114,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         title,
         phases_shown => PHASES_SHOWN,
         interactive,
+        search,
         version => env!("CARGO_PKG_VERSION"),
         runs => run_views(runs, registry, &sections),
         metrics => match &comparison {
@@ -165,7 +169,7 @@ fn inlined_svgs(
     let draw = |kind| svg::render(runs, registry, kind).map(Value::from_safe_string);
     let latency = match curves.is_empty() {
         true => vec![],
-        false => vec![draw(svg::Kind::LatencyLinear)?, draw(svg::Kind::LatencyLog)?],
+        false => svg::latency_kinds(runs, registry).into_iter().map(draw).collect::<Result<Vec<_>>>()?,
     };
     let open = curves.iter().any(|curve| !curve.closed);
     let achieved = if open { vec![draw(svg::Kind::AchievedOffered)?] } else { vec![] };

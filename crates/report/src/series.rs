@@ -9,8 +9,11 @@
 //! it, whatever an imported record says; open-loop points lie at their offered rate, closed-loop ones at
 //! their achieved rate and in a curve of their own.
 
+mod levels;
+
 use measure::{
-    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind, RunRecord,
+    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind, RateMark,
+    RunRecord,
 };
 use serde::Serialize;
 
@@ -34,6 +37,16 @@ pub(crate) struct Curve {
     pub label: String,
     pub closed: bool,
     pub dots: Vec<Dot>,
+    /// Rates that the plot names, by rising rate; none of a closed loop.
+    pub marks: Vec<Mark>,
+}
+
+/// A rate that the plot names.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Mark {
+    pub per_sec: f64,
+    /// Such as `knee 7,000/s`.
+    pub text: String,
 }
 
 /// A load point as plotted.
@@ -71,6 +84,24 @@ pub(crate) struct Cumulative {
 pub(crate) struct Level {
     pub name: String,
     pub share_percent: Vec<f64>,
+    pub closed: bool,
+    pub saturated: bool,
+    /// A saturated level is INVALID only for another reason.
+    pub valid: bool,
+    /// Whether the plot shows it at first: of many levels it shows a few.
+    pub shown: bool,
+    pub tag: Tag,
+}
+
+/// The text on a level's line.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tag {
+    pub text: String,
+    /// Where on the line.
+    pub latency_ms: f64,
+    pub share_percent: f64,
+    /// Whether the text ends there instead of beginning there.
+    pub left: bool,
 }
 
 /// Points of the cumulative lines per factor of ten: one every 6%.
@@ -120,10 +151,29 @@ pub(crate) fn point_name(point: &LoadPoint) -> String {
     }
 }
 
+/// Whether one of the runs searched for a rate: plots of their levels have logarithmic axes at first.
+pub(crate) fn is_search(runs: &[RunRecord], registry: BenchmarkRegistry) -> bool {
+    runs.iter().any(|run| registry.answer(run).is_search)
+}
+
+/// Those of one rate share a text.
+fn marks(record: &RunRecord, registry: BenchmarkRegistry) -> Vec<Mark> {
+    let mut found = registry.answer(record).marks;
+    found.retain(|mark| mark.per_sec > 0.0 && mark.per_sec < RATE_LIMIT);
+    found.sort_by(|a, b| a.per_sec.total_cmp(&b.per_sec));
+    let mark = |same: &[RateMark]| {
+        let names: Vec<&str> = same.iter().map(|mark| mark.name).collect();
+        let per_sec = same[0].per_sec;
+        Mark { per_sec, text: format!("{} {}/s", names.join(", "), round_rate_text(per_sec)) }
+    };
+    found.chunk_by(|a, b| a.per_sec == b.per_sec).map(mark).collect()
+}
+
 /// The curves of all runs, in the order of the runs, a run's open loop first; none where every one is a dot at the same load,
 /// as of closed-loop runs with one number of threads: a curve is what several loads make.
 pub(crate) fn curves(runs: &[RunRecord], registry: BenchmarkRegistry) -> Vec<Curve> {
     let mut curves = Vec::new();
+    let search = is_search(runs, registry);
     for (run, record) in runs.iter().enumerate() {
         for loop_kind in [LoopKind::Open, LoopKind::Closed] {
             let mut dots: Vec<Dot> = record
@@ -132,11 +182,14 @@ pub(crate) fn curves(runs: &[RunRecord], registry: BenchmarkRegistry) -> Vec<Cur
                 .enumerate()
                 .filter(|(_, point)| point.loop_kind == loop_kind)
                 .filter_map(|(at, point)| dot(at, point, registry.figure_marks(point)))
+                // A rate of zero has no place on a logarithmic axis.
+                .filter(|dot| dot.rate_per_sec > 0.0 || !search)
                 .collect();
             dots.sort_by(|a, b| a.rate_per_sec.total_cmp(&b.rate_per_sec));
             if !dots.is_empty() {
                 let closed = loop_kind == LoopKind::Closed;
-                curves.push(Curve { run, label: record.label.clone(), closed, dots });
+                let marks = if closed { Vec::new() } else { marks(record, registry) };
+                curves.push(Curve { run, label: record.label.clone(), closed, dots, marks });
             }
         }
     }
@@ -183,7 +236,8 @@ pub(crate) fn linear_top_ms(curves: &[Curve], stat: Stat) -> f64 {
     if top > 0.0 { top * 1.06 } else { 1.0 }
 }
 
-/// The cumulative distribution of every load level of `record`; none when nothing was sampled.
+/// The cumulative distribution of every load level of `record`; none when nothing was sampled. At first the levels that
+/// [`levels::shown`] chooses are drawn.
 pub(crate) fn cumulative(run: usize, record: &RunRecord) -> Option<Cumulative> {
     let mut points: Vec<&LoadPoint> = record.points.iter().filter(|p| p.histogram.count() > 0).collect();
     let load = |point: &LoadPoint| point.offered_per_sec.unwrap_or(point.achieved_per_sec);
@@ -195,20 +249,28 @@ pub(crate) fn cumulative(run: usize, record: &RunRecord) -> Option<Cumulative> {
     let begin = (first_us.max(0.1).log10() * GRID_PER_DECADE).floor() as i32 - 1;
     let end = (last_us.max(0.1).log10() * GRID_PER_DECADE).ceil() as i32 + 1;
     let grid_us: Vec<f64> = (begin..=end).map(|step| 10f64.powf(f64::from(step) / GRID_PER_DECADE)).collect();
-    let levels = points
-        .iter()
-        .zip(&steps)
-        .enumerate()
-        .map(|(at, (point, line))| {
-            let name = point_name(point);
-            let twins = points[..at].iter().filter(|earlier| point_name(earlier) == name).count();
-            Level {
-                name: if twins == 0 { name } else { format!("{name}, again ({})", twins + 1) },
-                share_percent: grid_us.iter().map(|&us| 100.0 * share_within(line, us)).collect(),
-            }
-        })
-        .collect();
-    Some(Cumulative { run, latency_ms: grid_us.iter().map(|us| us / 1e3).collect(), levels })
+    let latency_ms: Vec<f64> = grid_us.iter().map(|us| us / 1e3).collect();
+    let states: Vec<LevelState> = points.iter().map(|point| point.state()).collect();
+    let shown = levels::shown(&states);
+    let drawn = shown.iter().filter(|shown| **shown).count();
+    let mut nth = 0;
+    let level = |(at, (point, line)): (usize, (&&LoadPoint, &Vec<(f64, f64)>))| {
+        let share_percent: Vec<f64> = grid_us.iter().map(|&us| 100.0 * share_within(line, us)).collect();
+        let again = points[..at].iter().filter(|earlier| point_name(earlier) == point_name(point)).count();
+        let place = shown[at].then_some((nth, drawn));
+        nth += usize::from(shown[at]);
+        Level {
+            name: levels::again(point_name(point), again),
+            tag: levels::tag(point, again, &latency_ms, &share_percent, place),
+            share_percent,
+            closed: point.loop_kind == LoopKind::Closed,
+            saturated: point.saturated,
+            valid: states[at] != LevelState::Invalid,
+            shown: shown[at],
+        }
+    };
+    let levels = points.iter().zip(&steps).enumerate().map(level).collect();
+    Some(Cumulative { run, latency_ms, levels })
 }
 
 fn share_within(line: &[(f64, f64)], us: f64) -> f64 {
@@ -242,7 +304,7 @@ mod tests {
             saturated,
             valid: true,
         };
-        let curve = |dots| [Curve { run: 0, label: String::new(), closed: false, dots }];
+        let curve = |dots| [Curve { run: 0, label: String::new(), closed: false, dots, marks: vec![] }];
         let top = linear_top_ms(&curve(vec![dot(2.0, false), dot(4000.0, true)]), Stat::P99);
         assert!((6.0..7.0).contains(&top), "{top}");
         assert!(linear_top_ms(&curve(vec![dot(4000.0, true)]), Stat::P99) > 4000.0);

@@ -4,14 +4,16 @@
 //! | title                                  |
 //! | what each run answers                  |
 //! | marks and labels, one line a curve     |   legend above the axes: it can never cover a point
-//! | axes, curves                           |   (cumulative: beside them, one line a load level)
+//! | axes, curves, rates that are named     |   (cumulative: the load level's name on its line)
 //! ```
 //!
 //! Marks tell runs apart without colour; hollow in amber means saturated, a red cross INVALID, a dashed line closed loop.
 //! Not here: the numbers (see `series`).
 
+mod cumulative;
 mod dots;
 mod lines;
+mod marks;
 mod passes;
 
 use measure::{BenchmarkRegistry, FigureMark, RunRecord};
@@ -58,7 +60,6 @@ const TITLE_HEIGHT: u32 = 38;
 const LEGEND_LINE: u32 = 20;
 const CAPTION_LINE: u32 = 18;
 const LEGEND_LABEL_CHARS: usize = 84;
-const LEVEL_COLUMN: u32 = 200;
 const FONT: &str = "system-ui, sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const INK_SOFT: RGBColor = RGBColor(0x5c, 0x65, 0x70);
@@ -95,7 +96,7 @@ pub fn all(
     let curves = series::curves(runs, registry);
     let mut kinds = Vec::new();
     if !curves.is_empty() {
-        kinds.extend([Kind::LatencyLinear, Kind::LatencyLog]);
+        kinds.extend(latency_kinds(runs, registry));
     }
     if curves.iter().any(|curve| !curve.closed) {
         kinds.push(Kind::AchievedOffered);
@@ -116,6 +117,14 @@ pub fn all(
     Ok(drawn)
 }
 
+/// Both latency plots, the one that is read first before the other.
+pub(crate) fn latency_kinds<'a>(runs: &[RunRecord], registry: BenchmarkRegistry) -> [Kind<'a>; 2] {
+    match series::is_search(runs, registry) {
+        true => [Kind::LatencyLog, Kind::LatencyLinear],
+        false => [Kind::LatencyLinear, Kind::LatencyLog],
+    }
+}
+
 /// One plot as SVG text.
 ///
 /// # Errors
@@ -124,14 +133,17 @@ pub(crate) fn render(runs: &[RunRecord], registry: BenchmarkRegistry, kind: Kind
     let mut text = String::new();
     let shown: Vec<&RunRecord> = match kind {
         Kind::Cumulative { run } => runs.get(run).into_iter().collect(),
-        _ => runs.iter().collect(),
+        Kind::Lines(_) => runs.iter().filter(|run| !run.curves.is_empty()).collect(),
+        _ => runs.iter().filter(|run| !run.points.is_empty()).collect(),
     };
     let captions = captions::of(&shown, registry);
+    let search = series::is_search(runs, registry);
+    let scale = |latencies: bool| Scale { rates: search && latencies, latencies };
     let drawn = match kind {
-        Kind::LatencyLinear => latency(&mut text, &series::curves(runs, registry), &captions, false),
-        Kind::LatencyLog => latency(&mut text, &series::curves(runs, registry), &captions, true),
-        Kind::AchievedOffered => achieved(&mut text, &series::curves(runs, registry), &captions),
-        Kind::Cumulative { run } => cumulative(&mut text, runs, run, &captions),
+        Kind::LatencyLinear => latency(&mut text, &series::curves(runs, registry), &captions, scale(false)),
+        Kind::LatencyLog => latency(&mut text, &series::curves(runs, registry), &captions, scale(true)),
+        Kind::AchievedOffered => achieved(&mut text, &series::curves(runs, registry), &captions, search),
+        Kind::Cumulative { run } => cumulative::draw(&mut text, runs, run, &captions),
         Kind::Passes(figure) => passes::draw(&mut text, figure, figure.first()),
         Kind::Lines(plot) => lines::draw(&mut text, plot, &captions),
     };
@@ -170,13 +182,42 @@ fn safe(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
-fn latency(text: &mut String, curves: &[Curve], captions: &[String], log: bool) -> Drawn<()> {
+/// Which axes of a plot of load levels are logarithmic.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    rates: bool,
+    latencies: bool,
+}
+
+fn latency(text: &mut String, curves: &[Curve], captions: &[String], scale: Scale) -> Drawn<()> {
+    let log = scale.latencies;
     let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
-    let mut notes = vec![format!("Solid: mean. Thin: p99. {LEVEL_NOTE}")];
     let top = series::linear_top_ms(curves, Stat::Mean).max(series::linear_top_ms(curves, Stat::P99));
     let shown = |stat: Stat| curves.iter().flat_map(|c| &c.dots).filter_map(move |dot| dot.latency_ms(stat));
     let highest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(0.0, f64::max);
-    if !log && highest > top {
+    let above = (!log && highest > top).then_some(highest);
+    let (root, plot) = frame(text, title, captions, &latency_notes(curves, above), curves)?;
+    let x = rates_axis(curves, scale.rates);
+    let y = if log {
+        let lowest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(highest, f64::min);
+        Axis::log(lowest, highest)
+    } else {
+        Axis::linear(top, 7)
+    };
+    let (y_begin, y_end) = (y.low, y.high);
+    let mut chart = build(&plot, x.clone(), y)?;
+    let closed = curves.iter().any(|curve| curve.closed);
+    let x_text = if closed { "offered requests/s (closed loop: achieved)" } else { "offered requests/s" };
+    mesh(&mut chart, x_text, "latency (ms)", &round_rate_text, &plain)?;
+    marks::draw(&mut chart, curves, &x, (y_begin, y_end))?;
+    draw_latency(&mut chart, curves, y_end)?;
+    root.present()
+}
+
+/// What the marks mean; `above_ms`: the highest latency, when it is above the axis.
+fn latency_notes(curves: &[Curve], above_ms: Option<f64>) -> String {
+    let mut notes = vec![format!("Solid: mean. Thin: p99. {LEVEL_NOTE}")];
+    if let Some(highest) = above_ms {
         notes.push(format!("Arrows: above the axis, up to {} ms.", crate::ms_text(highest * 1e3)));
     }
     let has_mark = |of: FigureMark| {
@@ -188,21 +229,7 @@ fn latency(text: &mut String, curves: &[Curve], captions: &[String], log: bool) 
     if has_mark(FigureMark::AtLeast) {
         notes.push(">: at least, as some were not answered.".to_owned());
     }
-    let (root, plot) = frame(text, title, captions, &notes.join(" "), curves)?;
-    let x = Axis::linear(1.04 * rate_max(curves), 8);
-    let y = if log {
-        let lowest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(highest, f64::min);
-        Axis::log(lowest, highest)
-    } else {
-        Axis::linear(top, 7)
-    };
-    let y_end = y.high;
-    let mut chart = build(&plot, x, y)?;
-    let closed = curves.iter().any(|curve| curve.closed);
-    let x_text = if closed { "offered requests/s (closed loop: achieved)" } else { "offered requests/s" };
-    mesh(&mut chart, x_text, "latency (ms)", &round_rate_text, &plain)?;
-    draw_latency(&mut chart, curves, y_end)?;
-    root.present()
+    notes.join(" ")
 }
 
 type Plane = Cartesian2d<Axis, Axis>;
@@ -237,15 +264,15 @@ fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<
     Ok(())
 }
 
-fn achieved(text: &mut String, curves: &[Curve], captions: &[String]) -> Drawn<()> {
+fn achieved(text: &mut String, curves: &[Curve], captions: &[String], log: bool) -> Drawn<()> {
     let curves: Vec<Curve> = curves.iter().filter(|curve| !curve.closed).cloned().collect();
     let note = format!("Dashed: achieved equals offered. {LEVEL_NOTE}");
     let (root, plot) = frame(text, "Achieved against offered rate", captions, &note, &curves)?;
-    let x = Axis::linear(1.04 * rate_max(&curves), 8);
-    let (end, y) = (x.high, x.clone());
+    let x = rates_axis(&curves, log);
+    let (begin, end, y) = (x.low, x.high, x.clone());
     let mut chart = build(&plot, x, y)?;
     mesh(&mut chart, "offered (requests/s)", "achieved (requests/s)", &round_rate_text, &round_rate_text)?;
-    chart.draw_series(DashedLineSeries::new([(0.0, 0.0), (end, end)], 5, 5, INK_SOFT.stroke_width(1)))?;
+    chart.draw_series(DashedLineSeries::new([(begin, begin), (end, end)], 5, 5, INK_SOFT.stroke_width(1)))?;
     for curve in &curves {
         draw_line(
             &mut chart,
@@ -260,31 +287,13 @@ fn achieved(text: &mut String, curves: &[Curve], captions: &[String]) -> Drawn<(
     root.present()
 }
 
-fn cumulative(text: &mut String, runs: &[RunRecord], run: usize, captions: &[String]) -> Drawn<()> {
-    let lines = runs.get(run).and_then(|record| series::cumulative(run, record));
-    let label = runs.get(run).map_or("", |record| record.label.as_str());
-    let height = lines.as_ref().map_or(0, |of| of.levels.len() as u32 * LEGEND_LINE + 2 * TITLE_HEIGHT);
-    let head = head_height(captions);
-    let root = SVGBackend::with_string(text, (WIDTH, (head + PLOT_HEIGHT).max(height))).into_drawing_area();
-    root.fill(&WHITE)?;
-    let (header, below) = root.split_vertically(head);
-    draw_head(&header, &format!("Requests done within a latency: {label}"), captions)?;
-    let (plot, legend) = below.split_horizontally(WIDTH - LEVEL_COLUMN);
-    let Some(lines) = lines else { return root.present() };
-    let (first, last) = (lines.latency_ms[0], lines.latency_ms[lines.latency_ms.len() - 1]);
-    let shares = Axis::fixed(100.5, &[0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
-    let mut chart = build(&plot, Axis::log(first, last), shares)?;
-    mesh(&mut chart, "latency (ms)", "requests done (%)", &plain, &plain)?;
-    let levels = lines.levels.len();
-    for (at, level) in lines.levels.iter().enumerate() {
-        let style = ramp(at, levels).stroke_width(2);
-        let points = lines.latency_ms.iter().copied().zip(level.share_percent.iter().copied());
-        chart.draw_series(LineSeries::new(points, style))?;
-        let y = 16 + at as i32 * LEGEND_LINE as i32;
-        legend.draw(&PathElement::new([(0, y), (22, y)], style))?;
-        legend.draw_text(&shortened(&level.name, 26), &label_style(), (30, y))?;
+fn rates_axis(curves: &[Curve], log: bool) -> Axis {
+    let rates = || curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.rate_per_sec);
+    let highest = rates().fold(0.0, f64::max);
+    match log {
+        true => Axis::log(rates().fold(f64::INFINITY, f64::min), highest),
+        false => Axis::linear(1.04 * highest, 8),
     }
-    root.present()
 }
 
 /// Height of the title with its captions.
@@ -310,18 +319,19 @@ fn frame<'a>(
     curves: &[Curve],
 ) -> Drawn<(Area<'a>, Area<'a>)> {
     let title_height = head_height(captions);
-    let head = title_height + LEGEND_LINE * (curves.len() as u32 + 1);
+    let notes = captions::wrapped(note);
+    let legend = title_height + CAPTION_LINE * notes.len() as u32;
+    let head = legend + LEGEND_LINE * curves.len() as u32 + 4;
     let root = SVGBackend::with_string(text, (WIDTH, head + PLOT_HEIGHT)).into_drawing_area();
     root.fill(&WHITE)?;
     let (header, plot) = root.split_vertically(head);
     draw_head(&header, title, captions)?;
-    header.draw_text(
-        note,
-        &(FONT, 12).into_font().color(&INK_SOFT).pos(MIDDLE),
-        (14, title_height as i32 + 8),
-    )?;
+    for (at, line) in notes.iter().enumerate() {
+        let y = (title_height + CAPTION_LINE * at as u32) as i32 + 8;
+        header.draw_text(line, &(FONT, 12).into_font().color(&INK_SOFT).pos(MIDDLE), (14, y))?;
+    }
     for (at, curve) in curves.iter().enumerate() {
-        let y = (title_height + LEGEND_LINE * (at as u32 + 1)) as i32 + 8;
+        let y = (legend + LEGEND_LINE * at as u32) as i32 + 10;
         let style = color(curve.run).stroke_width(2);
         let dashes: &[(i32, i32)] = if curve.closed { &[(14, 20), (24, 30), (34, 40)] } else { &[(14, 40)] };
         for &(from, to) in dashes {
@@ -436,10 +446,6 @@ fn below(line: &[(f64, f64)], top: f64) -> Vec<Vec<(f64, f64)>> {
     pieces
 }
 
-fn rate_max(curves: &[Curve]) -> f64 {
-    curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.rate_per_sec).fold(0.0, f64::max)
-}
-
 /// A tick without needless zeros: `0.05`, `20`, `1,000`.
 pub(crate) fn plain(value: f64) -> String {
     let text = grouped(value, if value >= 10.0 { 0 } else { 4 });
@@ -455,13 +461,6 @@ pub(crate) fn shortened(text: &str, chars: usize) -> String {
 
 fn color(run: usize) -> RGBColor {
     PALETTE[run % PALETTE.len()]
-}
-
-/// From pale to dark blue with the load: ordered by lightness, so that it reads without colour as well.
-fn ramp(at: usize, of: usize) -> RGBColor {
-    let share = if of < 2 { 1.0 } else { at as f64 / (of - 1) as f64 };
-    let between = |light: f64, dark: f64| (light + (dark - light) * share) as u8;
-    RGBColor(between(142.0, 8.0), between(196.0, 40.0), between(226.0, 92.0))
 }
 
 const MIDDLE: Pos = Pos { h_pos: HPos::Left, v_pos: VPos::Center };

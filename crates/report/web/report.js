@@ -23,7 +23,11 @@
   const shortText = (value) =>
     value >= 1e6 ? `${tickText(value / 1e6)}M` : value >= 1e3 ? `${tickText(value / 1e3)}k` : tickText(value);
   const color = (run) => css("--run" + (run % 6));
-  const levelColor = (at, of) => {
+  const levelColor = (levels, at) => {
+    const { valid, saturated } = levels[at];
+    if (!valid) return css("--bad");
+    if (saturated) return css("--saturated");
+    const of = levels.length;
     const [from, to] = ["--level-from", "--level-to"].map((name) => css(name).split(" ").map(Number));
     const share = of < 2 ? 1 : at / (of - 1);
     return `rgb(${from.map((low, i) => Math.round(low + (to[i] - low) * share)).join(" ")})`;
@@ -165,6 +169,44 @@
     c.stroke();
   };
 
+  // Text that lines may cross, with paper around its letters.
+  const drawText = (c, text, x, y, align, colour, scale) => {
+    c.font = `${12 * scale}px system-ui, sans-serif`;
+    c.textAlign = align;
+    c.textBaseline = "middle";
+    c.lineJoin = "round";
+    c.lineWidth = 4 * scale;
+    c.strokeStyle = css("--card");
+    c.strokeText(text, x, y);
+    c.fillStyle = colour;
+    c.fillText(text, x, y);
+  };
+  // The rates that a benchmark names, such as the knee; of more than three curves the lines alone.
+  const drawNamed = (u, curves, scale) => {
+    const c = u.ctx;
+    const withText = curves.filter((curve) => curve.marks?.length).length <= 3;
+    let row = 0;
+    for (const curve of curves) {
+      for (const mark of curve.marks ?? []) {
+        const x = u.valToPos(mark.per_sec, "x", true);
+        c.save();
+        c.strokeStyle = color(curve.run);
+        c.globalAlpha = 0.6;
+        c.lineWidth = scale;
+        c.setLineDash([2 * scale, 3 * scale]);
+        c.beginPath();
+        c.moveTo(x, u.bbox.top);
+        c.lineTo(x, u.bbox.top + u.bbox.height);
+        c.stroke();
+        c.restore();
+        if (!withText) continue;
+        const right = x - u.bbox.left < 0.55 * u.bbox.width;
+        const y = u.bbox.top + (10 + 16 * row++) * scale;
+        drawText(c, mark.text, x + (right ? 5 : -5) * scale, y, right ? "left" : "right", color(curve.run), scale);
+      }
+    }
+  };
+
   // ---- what all plots share
   const height = (width) => (width < 480 ? 300 : 380);
   const axis = (label, size, text, extra) => ({
@@ -281,6 +323,7 @@
             c.save();
             // The last line's dashes would go on in the marks.
             c.setLineDash([]);
+            if (now.named) drawNamed(u, curves.filter((_, at) => shown[at]), scale);
             for (const { curve, dot } of visibleDots().filter((cell) => cell.dot.low)) {
               c.strokeStyle = color(curve.run);
               c.globalAlpha = 0.45;
@@ -363,6 +406,11 @@
   const chosenRadio = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
   const all = numbers.curves;
   const rateEnd = (curves) => 1.04 * Math.max(1e-9, ...curves.flatMap((curve) => curve.dots.map((dot) => dot.rate_per_sec)));
+  // For a logarithmic axis.
+  const rateEnds = (curves) => {
+    const rates = curves.flatMap((curve) => curve.dots.map((dot) => dot.rate_per_sec)).filter((rate) => rate > 0);
+    return rates.length ? [Math.min(...rates) * 0.8, Math.max(...rates) * 1.25] : [0.1, 1];
+  };
   const latencyView = () => {
     const stat = Number(chosenRadio("stat"));
     const log = chosenRadio("scale") === "log";
@@ -375,7 +423,9 @@
       xLabel: closed ? "offered requests/s (closed loop: achieved)" : "offered requests/s",
       yLabel: `${name} latency, ms`,
       xEnd: rateEnd(all),
+      xRange: log && numbers.search ? rateEnds(all) : undefined,
       yRange: log ? [low * 0.7, high * 1.5] : [0, top],
+      named: true,
       y: (dot) => dot.latency_ms[stat],
       rows: (curve, dot) => [
         dot.offered_per_sec === null ? tipRow("load", dot.name) : tipRow("offered", `${rateText(dot.offered_per_sec)} /s`),
@@ -394,12 +444,14 @@
 
   // ---- achieved against offered
   const open = all.filter((curve) => !curve.closed);
-  const end = rateEnd(open);
+  const [begin, end] = numbers.search ? rateEnds(open) : [0, rateEnd(open)];
   curvePlot("plot-achieved", open, () => ({
     xLabel: "offered requests/s",
     yLabel: "achieved requests/s",
+    log: numbers.search,
     xEnd: end,
-    yRange: [0, end],
+    xRange: numbers.search ? [begin, end] : undefined,
+    yRange: [begin, end],
     y: (dot) => dot.achieved_per_sec,
     rows: (curve, dot) => [
       tipRow("offered", `${rateText(dot.offered_per_sec)} /s`),
@@ -413,7 +465,7 @@
       c.lineWidth = devicePixelRatio;
       c.setLineDash([5 * devicePixelRatio, 5 * devicePixelRatio]);
       c.beginPath();
-      c.moveTo(u.valToPos(0, "x", true), u.valToPos(0, "y", true));
+      c.moveTo(u.valToPos(begin, "x", true), u.valToPos(begin, "y", true));
       c.lineTo(u.valToPos(end, "x", true), u.valToPos(end, "y", true));
       c.stroke();
       c.restore();
@@ -452,7 +504,7 @@
     const select = $("cumulative-run");
     const legend = $("plot-cumulative-legend");
     let chart = null;
-    let hidden = new Set();
+    let hidden = null;
     const current = () => numbers.cumulative[Number(select.value)];
     const curveLabel = () => select.selectedOptions[0].textContent;
 
@@ -460,7 +512,7 @@
       const { latency_ms: grid, levels } = current();
       if (at === null || at === undefined) return hideTip();
       const rows = levels.flatMap((level, i) =>
-        hidden.has(i) ? [] : [tipRow(level.name, `${grouped(level.share_percent[at], 2)} %`, levelColor(i, levels.length))]);
+        hidden.has(i) ? [] : [tipRow(level.name, `${grouped(level.share_percent[at], 2)} %`, levelColor(levels, i))]);
       const content = [element("b", "", `done within ${msText(grid[at])} ms`), element("div", "note", curveLabel()), ...rows];
       const over = chart.over.getBoundingClientRect();
       showTip(over.left + chart.valToPos(grid[at], "x"), over.top + over.height / 2, content);
@@ -470,13 +522,14 @@
     function draw() {
       const { latency_ms: grid, levels } = current();
       const width = printing ? 660 : box.clientWidth;
+      hidden ??= new Set(levels.flatMap((level, i) => (level.shown ? [] : [i])));
       legend.replaceChildren(...levels.map((level, i) => {
         const button = element("button");
         button.type = "button";
         button.setAttribute("aria-pressed", String(!hidden.has(i)));
         const swatch = element("span", "swatch");
-        swatch.style.background = levelColor(i, levels.length);
-        button.append(swatch, level.name);
+        swatch.style.background = levelColor(levels, i);
+        button.append(swatch, level.name + (level.valid ? (level.saturated ? ", saturated" : "") : ", INVALID"));
         button.addEventListener("click", () => {
           if (!hidden.delete(i)) hidden.add(i);
           draw();
@@ -497,7 +550,23 @@
           axis("latency, ms (logarithmic)", 34, tickText, { space: 40, ...logGrid(...ends) }),
           axis("requests done, %", tickRoom, tickText, { splits: () => [0, 25, 50, 75, 90, 100] }),
         ],
-        series: [{}, ...levels.map((_, i) => ({ show: !hidden.has(i), width: 2, stroke: levelColor(i, levels.length), points: { show: false } }))],
+        series: [{}, ...levels.map((level, i) => ({
+          show: !hidden.has(i), width: 2, stroke: levelColor(levels, i), points: { show: false },
+          dash: level.valid ? (level.saturated ? [8, 4] : undefined) : [2, 4],
+        }))],
+        hooks: {
+          draw: [(u) => {
+            const scale = devicePixelRatio;
+            u.ctx.save();
+            u.ctx.setLineDash([]);
+            levels.forEach(({ tag }, i) => {
+              if (hidden.has(i)) return;
+              const [x, y] = [u.valToPos(tag.latency_ms, "x", true), u.valToPos(tag.share_percent, "y", true)];
+              drawText(u.ctx, tag.text, x + (tag.left ? -6 : 6) * scale, y, tag.left ? "right" : "left", levelColor(levels, i), scale);
+            });
+            u.ctx.restore();
+          }],
+        },
       }, [grid, ...levels.map((level) => level.share_percent)], box);
       at = null;
     }
@@ -523,7 +592,7 @@
       choose(at, true);
     });
     select.addEventListener("change", () => {
-      hidden = new Set();
+      hidden = null;
       draw();
     });
     plots.push({ draw, box });

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 use crate::made_up::REGISTRY;
-use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, tally_run, two_runs};
+use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, search_run, tally_run, two_runs};
 use report::html::{Options, Plots, render};
 
 /// Directory with Playwright, and the browser; or what is missing.
@@ -69,6 +69,11 @@ fn drive(kind: &str, html: &str) {
 #[test]
 fn a_reader_can_hover_choose_switch_and_print_the_interactive_page() {
     drive("interactive", &render(&two_runs(), REGISTRY, &Options::default()).unwrap());
+}
+
+#[test]
+fn a_search_begins_on_logarithmic_axes_and_names_its_knee_and_the_levels_of_the_cumulative_plot() {
+    drive("search", &render(&[search_run()], REGISTRY, &Options::default()).unwrap());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The page as text: whole, escaped, and readable without any script.
 
 use crate::made_up::{PASS_FIGURES, REGISTRY};
-use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, two_runs};
+use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, search_run, two_runs};
 use report::html::{self, Options, Plots};
 use report::{Reference, ReportError, svg};
 
@@ -151,6 +151,69 @@ fn the_large_figures_of_an_invalid_run_are_marked_and_the_machines_are_never_amo
     let html = page(&[run], Plots::Fixed);
     let tiles = html.split("class=\"tiles\"").nth(1).unwrap().split("</section>").next().unwrap();
     assert!(tiles.contains("<b>3,000</b>") && tiles.contains("✕ INVALID"), "{tiles}");
+}
+
+#[test]
+fn a_search_is_drawn_on_logarithmic_axes_at_first_and_a_sweep_on_linear_ones() {
+    let (search, sweep) = ([search_run()], [Sweep::new("filer", 420.0, 3_800.0).record()]);
+    let checked =
+        |html: &str, value: &str| html.contains(&format!("name=\"scale\" value=\"{value}\" checked"));
+    let html = page(&search, Plots::Interactive);
+    assert!(checked(&html, "log") && !checked(&html, "linear") && html.contains("\"search\":true"));
+    let html = page(&sweep, Plots::Interactive);
+    assert!(checked(&html, "linear") && !checked(&html, "log") && html.contains("\"search\":false"));
+    let first = |runs: &[measure::RunRecord]| svg::all(runs, REGISTRY, Reference::Auto).unwrap().remove(0);
+    let (name, svg) = first(&search);
+    // Ticks that only a logarithmic axis of these rates has.
+    assert!(
+        name == "latency-load-log.svg" && svg.contains(">\n200\n") && svg.contains(">\n5,000\n"),
+        "{name}"
+    );
+    assert_eq!(first(&sweep).0, "latency-load-linear.svg");
+}
+
+#[test]
+fn the_knee_and_the_highest_rate_held_are_named_on_the_picture_but_not_those_of_an_invalid_run() {
+    let mut run = search_run();
+    let drawn = |run: &measure::RunRecord| {
+        let runs = std::slice::from_ref(run);
+        let files = svg::all(runs, REGISTRY, Reference::Auto).unwrap();
+        let count = |words: &str| {
+            let plots = files.iter().filter(|(name, _)| name.starts_with("latency-load"));
+            plots.filter(|(_, svg)| svg.contains(words)).count()
+        };
+        let named = page(runs, Plots::Interactive).contains("\"text\":\"highest held 3,600/s\"");
+        (count("knee 2,400/s"), count("highest held 3,600/s"), named)
+    };
+    assert_eq!(drawn(&run), (2, 2, true));
+    run.verdict.invalidate("x", "the machine was disturbed");
+    assert_eq!(drawn(&run), (0, 0, false));
+}
+
+#[test]
+fn the_cumulative_plot_draws_a_few_levels_with_their_names_on_the_lines_and_its_table_has_all() {
+    let run = search_run();
+    let files = svg::all(std::slice::from_ref(&run), REGISTRY, Reference::Auto).unwrap();
+    let (_, svg) = files.iter().find(|(name, _)| name.starts_with("cumulative-")).unwrap();
+    let names = [
+        "100/s",
+        "200/s",
+        "400/s",
+        "800/s",
+        "1,600/s",
+        "2,400/s",
+        "3,200/s",
+        "3,600/s",
+        "3,900/s, saturated",
+        "6,400/s, saturated",
+    ];
+    let drawn: Vec<&str> = names.into_iter().filter(|name| svg.contains(&format!(">\n{name}\n"))).collect();
+    assert_eq!(drawn, ["100/s", "200/s", "800/s", "2,400/s", "3,600/s", "3,900/s, saturated"]);
+    assert!(svg.contains("A line for 6 load levels of 10."));
+    let html = page(&[run], Plots::Interactive);
+    assert_eq!(html.matches("\"shown\":true").count(), 6);
+    let table = html.split("class=\"cumulative-table\"").nth(1).unwrap().split("</thead>").next().unwrap();
+    assert_eq!(table.matches("/s offered").count() + table.matches("&#x2f;s offered").count(), 10, "{table}");
 }
 
 #[test]

@@ -249,6 +249,14 @@ pub fn two_runs() -> Vec<RunRecord> {
     vec![first, second]
 }
 
+/// A search for the highest rate held: levels far apart at first, two of them saturated.
+pub fn search_run() -> RunRecord {
+    let rates = [100.0, 200.0, 400.0, 800.0, 1_600.0, 2_400.0, 3_200.0, 3_600.0, 3_900.0, 6_400.0];
+    let mut run = Sweep::new("filer", 420.0, 3_800.0).rates(&rates).record();
+    run.config["search"] = true.into();
+    run
+}
+
 /// Ten runs of postmark in turns on two sides, of which B does `ratio` times as many transactions: phases and
 /// metrics, no load points.
 pub fn postmark_series(ratio: f64) -> Vec<RunRecord> {

@@ -1,5 +1,5 @@
 // Opens a report in Chromium and checks what a reader sees and does. Prints "ok" lines; fails by an assertion.
-// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves|passes|views PAGE
+// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|search|fixed|hostile|comparison|curves|passes|views PAGE
 "use strict";
 const assert = require("node:assert/strict");
 const { createRequire } = require("node:module");
@@ -213,6 +213,31 @@ async function comparison(page) {
   ok("it prints");
 }
 
+async function search(page) {
+  const first = page.locator(".answer .said strong");
+  assert.equal(await first.innerText(), "Holds 3600 requests a second.");
+  const [answer, verdicts] = await Promise.all([first.boundingBox(), page.locator(".run").first().boundingBox()]);
+  assert.ok(answer.y < verdicts.y, "the answer is above the verdicts");
+  ok("the page begins with the answer");
+  const written = (plot) => page.evaluate((id) => globalThis.written.get(document.querySelector(`#${id} canvas`)), plot);
+  const latency = await written("plot-latency");
+  for (const text of ["200", "5,000", "knee 2,400/s", "highest held 3,600/s"]) assert.ok(latency.includes(text), `no ${text} among ${latency}`);
+  assert.ok((await written("plot-achieved")).includes("200"), "achieved against offered is logarithmic too");
+  ok("rates are on a logarithmic axis, with the knee and the highest rate held");
+  const levels = ["100/s", "200/s", "800/s", "2,400/s", "3,600/s", "3,900/s, saturated"];
+  const named = async () => [...new Set((await written("plot-cumulative")).filter((text) => text.includes("/s")))];
+  assert.deepEqual(await named(), levels);
+  ok("six levels of ten are drawn, with their names on the lines");
+  await page.locator("#plot-cumulative-legend button", { hasText: "6,400/s" }).click();
+  assert.ok((await named()).includes("6,400/s, saturated"));
+  ok("the legend shows another level");
+  await page.locator('input[name="scale"][value="linear"]').check();
+  assert.ok(!(await written("plot-latency")).includes("200"));
+  ok("the linear scale is one click away");
+  await page.setViewportSize({ width: 375, height: 800 });
+  await fits(page, "nothing is wider than a phone of 375 px");
+}
+
 async function curves(page) {
   const plots = await page.locator(".plot").count();
   assert.equal(plots, 4);
@@ -332,7 +357,7 @@ async function hostile(page) {
   const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1200, height: 900 } });
   context.setDefaultTimeout(15_000);
   try {
-    for (const colorScheme of ["interactive", "comparison", "curves", "passes", "views"].includes(kind) ? ["light", "dark"] : ["light"]) {
+    for (const colorScheme of ["interactive", "search", "comparison", "curves", "passes", "views"].includes(kind) ? ["light", "dark"] : ["light"]) {
       const page = await context.newPage();
       const [complaints, requests] = [[], []];
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
@@ -355,7 +380,7 @@ async function hostile(page) {
       assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
       ok(`the paper follows the system's ${colorScheme} scheme`);
       if (kind !== "hostile") await tables(page);
-      await { interactive, fixed, hostile, comparison, curves, passes, views }[kind](page);
+      await { interactive, search, fixed, hostile, comparison, curves, passes, views }[kind](page);
       const outside = requests.filter((url) => url !== address && !url.startsWith("data:"));
       assert.equal(complaints.join("\n"), "", "the console is not silent");
       assert.equal(outside.join("\n"), "", "a request left the file");
