@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use measure::numbers::round_rate_text;
 use measure::{Answer, BenchmarkEntry, Role};
 
-/// Its metrics, the roles of its configuration's fields, and its answer.
+/// Its metrics, the roles of its configuration's fields, its answer, and what a page shows of a run.
 pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     settings: &[("nfs", Role::Reach)],
     answer: |record| Answer::of(sentence(&record.metrics)),
+    views: crate::views::views,
     ..BenchmarkEntry::of(crate::figures::METRICS)
 };
 

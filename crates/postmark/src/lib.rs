@@ -29,6 +29,7 @@ mod settings;
 mod stream;
 mod table;
 mod text;
+mod views;
 
 pub use benchmark::{Postmark, PostmarkConfig};
 pub use clock::{Clock, SystemClock};

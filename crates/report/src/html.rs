@@ -35,6 +35,8 @@ const UPLOT_LICENSE: &str = include_str!("../web/vendor/uplot/LICENSE");
 
 /// Phases of a run beyond which they are folded away: a run over many sizes has hundreds.
 const PHASES_SHOWN: usize = 24;
+/// Letters of a name in a table of sides or runs.
+const SHORT_NAME_CHARS: usize = 32;
 
 /// How the page is made.
 #[derive(Clone, Debug, Default)]
@@ -122,6 +124,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
             None => metrics(runs, registry, &sections),
         },
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
+        short_names => short_names(runs, comparison.as_ref()),
         dots => comparison.as_ref().and_then(DotPlot::of),
         sections => sections.all(),
         line_svgs => line_svgs(runs, registry, &lines)?,
@@ -200,6 +203,16 @@ fn default_title(runs: &[RunRecord], comparison: Option<&Comparison>) -> String 
         [first, rest @ ..] => format!("{} and {} other runs", first.label, rest.len()),
         [] => String::new(),
     }
+}
+
+/// Names for a table, of sides or of runs: without the words that all begin with, and cut off where they are long.
+fn short_names(runs: &[RunRecord], comparison: Option<&Comparison>) -> Vec<String> {
+    let labels: Vec<&str> = match comparison {
+        Some(comparison) => comparison.sides.iter().map(|side| side.label.as_str()).collect(),
+        None => runs.iter().map(|run| run.label.as_str()).collect(),
+    };
+    let (_, own) = apart(&labels);
+    own.into_iter().map(|name| svg::shortened(name, SHORT_NAME_CHARS)).collect()
 }
 
 /// The words that all texts begin with, and what is left of each.

@@ -284,6 +284,19 @@ fn several_sides_are_a_table_and_a_short_title() {
     let heading = html.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next()).unwrap();
     assert_eq!(heading, "postmark: 3 sides compared");
     assert!(html.contains("aria-label=\"Sides and answers\"") && html.contains("B is faster by 8."));
+    let table = html.split("Sides and answers").nth(1).unwrap().split("</table>").next().unwrap();
+    assert!(
+        table.contains("Transactions</th>") && !html.contains("class=\"tiles\""),
+        "figures and answers are one table"
+    );
+    assert!(table.contains("class=\"what\">a third side, with a name that …<"), "{table}");
+    let four = [two_runs(), two_runs()].concat();
+    let html = page(&four, Plots::Fixed);
+    let table = html.split("Headline figures of each run").nth(1).unwrap().split("</table>").next().unwrap();
+    assert_eq!(
+        (table.matches("✕ INVALID").count(), table.matches("class=\"what\">A, web-server<").count()),
+        (2, 2)
+    );
     assert!(!html.contains("aria-label=\"Sides\""), "the cards would say it again");
 }
 

@@ -63,7 +63,7 @@ fn runs_of_several_benchmarks_share_a_page_and_each_keeps_what_its_own_does_not_
     ];
     let page = page(&runs);
     assert!(page.contains("What first was asked") && page.contains("What second one was asked"));
-    assert!(page.contains("Round after round") && page.contains(r#"class="tiles""#));
+    assert!(page.contains("Round after round") && page.contains("Headline figures of each run"));
     // The line of the second tally has the colour of the fourth run of the page.
     assert!(page.contains(r#"<g class="run3"><polyline"#) && page.contains(r#"<g class="run1"><polyline"#));
     assert!(page.contains("id=\"curve-0\""));
