@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `arrivals` | when what a socket received had arrived | generators of open loops |
 //! | `file_flags` | an inode's extended flags | the stackable file system |
+//! | `idle_class` | the idle scheduling class of a thread | the stackable file system |
 //! | `reads` (a feature) | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
 //! | `short_slice` | a short time slice for a thread | generators of open loops |
 //!
@@ -11,12 +12,14 @@
 
 mod arrivals;
 mod file_flags;
+mod idle_class;
 #[cfg(feature = "reads")]
 mod reads;
 mod short_slice;
 
 pub use arrivals::{Received, receive, receive_stamped, stamp_arrivals};
 pub use file_flags::{EXTENDED_FLAGS_BYTES, extended_flags};
+pub use idle_class::{can_leave_idle_class, set_idle_class};
 #[cfg(feature = "reads")]
 pub use reads::Reads;
 pub use short_slice::ShortSlice;
