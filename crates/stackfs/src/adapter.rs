@@ -10,12 +10,14 @@
 
 mod awake;
 mod backings;
+mod choice;
 mod mounting;
 mod readers;
 mod requests;
 mod session;
 mod shown;
 mod strangers;
+mod wake_up;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -43,7 +45,9 @@ use backings::Backings;
 use readers::Readers;
 use strangers::Strangers;
 
+pub use choice::Waiting;
 pub(crate) use mounting::remount;
+pub use readers::{Followed, ReaderPolicy, Waited};
 pub(crate) use session::{Session, device, start};
 
 /// What is shared by the mount's handle and its worker threads.
@@ -52,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     backings: Backings<BackingId>,
     strangers: Strangers,
+    readers: Readers,
+    pub(crate) waiting: Waiting,
     shares: Arc<Shares>,
     /// Of directories that are open, by their handles.
     directory_shares: Mutex<HashMap<u64, Share>>,
@@ -66,8 +72,7 @@ pub(crate) struct Adapter {
     extended: bool,
     /// Whether data may pass by.
     passthrough: bool,
-    readers: Arc<Readers>,
-    /// By request, what keeps the processors awake.
+    /// What keeps the processors awake.
     awake: Option<Arc<Awake>>,
     /// Dropped with the adapter, when nothing is served any more: what else works for the mount then ends.
     serving: Option<Sender<()>>,
@@ -87,9 +92,13 @@ const BACKGROUND_MAX: u16 = 64;
 
 impl Shared {
     /// `descriptors` are those that the process may have, for users and for itself.
-    pub(crate) fn new(tree: Tree, descriptors: u64, directories_max: usize) -> Self {
+    pub(crate) fn new(tree: Tree, descriptors: u64, options: &StackOptions) -> Self {
+        let chosen = Waiting::choose(options);
+        let readers = Readers::new(options.threads, chosen.readers);
         Self {
-            shares: Shares::new(descriptors, directories_max as u64 + DESCRIPTORS_NEEDED),
+            shares: Shares::new(descriptors, options.directories_max as u64 + DESCRIPTORS_NEEDED),
+            waiting: Waiting { readers: readers.policy(), ..chosen },
+            readers,
             directory_shares: Mutex::default(),
             tree,
             counters: Counters::default(),
@@ -108,6 +117,8 @@ impl Shared {
             directories_open,
             directories_kept: self.tree.descriptors.count(),
             passed_through: self.backings.count(),
+            waiting: self.waiting.clone(),
+            waited: self.readers.waited(),
         }
     }
 }
@@ -116,7 +127,7 @@ impl Adapter {
     /// Fails where the processors shall be kept awake and cannot.
     pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions, claim: Claim) -> std::io::Result<Self> {
         let privileged = shared.tree.identity.is_privileged();
-        let awake = options.awake.then(Awake::open).transpose()?;
+        let awake = shared.waiting.awake.then(Awake::open).transpose()?;
         Ok(Self {
             shared,
             timeouts: options.timeouts,
@@ -124,7 +135,6 @@ impl Adapter {
             access_lists: options.access_lists && options.extended && privileged,
             extended: options.extended,
             passthrough: options.passthrough && privileged,
-            readers: Arc::new(Readers::new(options.threads)),
             awake,
             serving: None,
             _claim: claim,
@@ -175,6 +185,7 @@ impl Adapter {
         }
         prepare_thread();
         let done = work(self.tree());
+        self.shared.readers.done();
         self.shared.counters.record(operation, begun.elapsed(), done.is_err());
         done.map_err(|errno| Errno::from_i32(errno.raw_os_error()))
     }

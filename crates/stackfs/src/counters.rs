@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use measure::{LatencyHistogram, PrometheusKind, PrometheusPage};
 
+use crate::adapter::{Waited, Waiting};
 use crate::tree::nodes::lock;
 
 macro_rules! operations {
@@ -105,6 +106,10 @@ pub struct Census {
     pub directories_kept: usize,
     /// Files registered for the kernel's pass-through.
     pub passed_through: usize,
+    /// How the threads wait for requests.
+    pub waiting: Waiting,
+    /// What they did by that.
+    pub waited: Waited,
 }
 
 const SLOTS: usize = 16;
@@ -210,6 +215,22 @@ impl Census {
         ] {
             page.metric(name, PrometheusKind::Gauge, help).value(value);
         }
+        let followed = self.waited.followed;
+        for (name, help, value) in [
+            (
+                "readers_parked_total",
+                "Times that a thread left waiting for requests to others.",
+                self.waited.parked,
+            ),
+            ("followed_requests_total", "Requests taken on the CPU of a lone caller.", followed.requests),
+            (
+                "followed_stalled_total",
+                "Times that a thread got no time on a caller's CPU.",
+                followed.stalled,
+            ),
+        ] {
+            page.metric(name, PrometheusKind::Counter, help).value(value);
+        }
         page.into_text()
     }
 }
@@ -217,6 +238,7 @@ impl Census {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::ReaderPolicy;
 
     fn census(counts: &[(Operation, u64)]) -> Census {
         let counters = Counters::default();
@@ -234,6 +256,8 @@ mod tests {
             directories_open: 0,
             directories_kept: 0,
             passed_through: 0,
+            waiting: Waiting { readers: ReaderPolicy::Park, awake: false, wake_up: None, by_name: true },
+            waited: Waited { parked: 7, ..Waited::default() },
         }
     }
 
@@ -275,6 +299,7 @@ mod tests {
         let text = census(&[(Operation::Lookup, 3)]).prometheus();
         assert!(text.contains("crumb_mount_operation_seconds_count{operation=\"lookup\"} 3\n"), "{text}");
         assert!(!text.contains("unlink"), "{text}");
+        assert!(text.contains("crumb_mount_readers_parked_total 7\n"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#') || line.split(' ').count() == 2), "{text}");
     }
 }

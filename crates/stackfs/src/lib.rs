@@ -20,6 +20,7 @@ mod error;
 mod mount;
 mod tree;
 
+pub use adapter::{Followed, ReaderPolicy, Waited, Waiting};
 pub use counters::{Census, Counted, Operation};
 pub use error::StackError;
 pub use mount::options::{KernelFlags, StackOptions, Timeouts};

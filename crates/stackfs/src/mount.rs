@@ -27,7 +27,7 @@ use self::claims::Claim;
 use self::mounts::Mounted;
 use self::options::StackOptions;
 use crate::StackError;
-use crate::adapter::{self, Adapter, Session, Shared};
+use crate::adapter::{self, Adapter, Session, Shared, Waiting};
 use crate::counters::Census;
 use crate::tree::Tree;
 
@@ -86,7 +86,7 @@ impl Mount {
         let trusted_for = options.timeouts.entry;
         let tree =
             Tree::new(root, options.layout_new, options.directories_max, trusted_for).map_err(of_lower)?;
-        let shared = Arc::new(Shared::new(tree, descriptors, options.directories_max));
+        let shared = Arc::new(Shared::new(tree, descriptors, &options));
         options.mountpoint.clone_from(&mountpoint);
         let adapter = Adapter::new(Arc::clone(&shared), &options, claim)
             .map_err(|source| StackError::Asleep { source })?;
@@ -105,6 +105,11 @@ impl Mount {
     /// Where it is shown, absolute and without links.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// How its threads wait for requests, and whether CPUs stay awake meanwhile.
+    pub fn waiting(&self) -> &Waiting {
+        &self.shared.waiting
     }
 
     /// Operation statistics since the mount was made.

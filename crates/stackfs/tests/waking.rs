@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use scene::{Scene, cannot_mount};
+use stackfs::{Mount, ReaderPolicy, Waited};
 use testkit::LoopImage;
 use testkit::need::{HostFeature, host};
 
@@ -40,6 +41,7 @@ fn a_request_that_takes_long_holds_up_no_other() {
     let folder = tempfile::tempdir_in(image.path()).unwrap();
     let scene = Scene::in_folder(folder, |mut options| {
         options.threads = 3;
+        options.awake = Some(false);
         options
     });
     // The kernel lets nobody look a name up in a directory where one is being made.
@@ -104,7 +106,7 @@ fn processors_stay_awake_while_requests_come_and_sleep_again_after() {
         return;
     }
     let scene = Scene::with(|mut options| {
-        options.awake = true;
+        options.awake = Some(true);
         options
     });
     let enough = AtomicBool::new(false);
@@ -121,5 +123,115 @@ fn processors_stay_awake_while_requests_come_and_sleep_again_after() {
             assert!(awake, "requests come, and the processors sleep");
         });
         assert!(within_10_s(|| wake_up_us() != Some(0)), "nothing is asked, and the processors stay awake");
+    }
+}
+
+/// A mount whose reader follows; none, and listed as skipped, where no thread can.
+fn following(threads: usize) -> Option<Scene> {
+    let scene = Scene::with(|mut options| {
+        options.threads = threads;
+        (options.readers, options.awake) = (Some(ReaderPolicy::Follow), Some(false));
+        options
+    });
+    let policy = mount(&scene).waiting().readers;
+    let follows = (policy == ReaderPolicy::Follow).then_some(());
+    host(HostFeature::IdleClass, follows.ok_or("threads cannot leave the idle class, or there is one CPU"))
+        .map(|()| scene)
+}
+
+fn mount(scene: &Scene) -> &Mount {
+    scene.mount.as_ref().expect("it is mounted")
+}
+
+fn waited(scene: &Scene) -> Waited {
+    mount(scene).census().waited
+}
+
+#[test]
+fn the_reader_follows_a_lone_caller_and_parks_with_it() {
+    if cannot_mount() {
+        return;
+    }
+    let Some(scene) = following(3) else { return };
+    // Other programs of this machine may interrupt it: then it begins again.
+    let followed = within_10_s(|| {
+        (0..500).for_each(|_| assert!(!scene.at("missing").exists()));
+        waited(&scene).followed.requests > 1000
+    });
+    assert!(followed, "{:?}", waited(&scene));
+    assert!(waited(&scene).parked > 0, "the other threads park");
+}
+
+#[test]
+fn with_parking_or_without_no_reader_follows() {
+    if cannot_mount() {
+        return;
+    }
+    for (policy, parks) in [(ReaderPolicy::Park, true), (ReaderPolicy::Free, false)] {
+        let scene = Scene::with(|mut options| {
+            options.threads = 3;
+            (options.readers, options.awake) = (Some(policy), Some(false));
+            options
+        });
+        (0..500).for_each(|_| assert!(!scene.at("missing").exists()));
+        assert_eq!(mount(&scene).waiting().readers, policy);
+        assert_eq!(waited(&scene).parked > 0, parks, "{policy:?}");
+        assert_eq!(waited(&scene).followed.begun, 0, "{policy:?}");
+    }
+}
+
+/// A thread of the idle class would wait for seconds on CPUs that others use all the time.
+#[test]
+fn a_reader_that_follows_is_not_starved_by_programs_that_use_all_cpus() {
+    if cannot_mount() {
+        return;
+    }
+    let Some(scene) = following(3) else { return };
+    let enough = AtomicBool::new(false);
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|threads| {
+        let (answer, answers) = mpsc::channel();
+        let (scene, enough) = (&scene, &enough);
+        threads.spawn(move || {
+            while !enough.load(Ordering::Relaxed) && answer.send(scene.at("missing").exists()).is_ok() {}
+        });
+        let answered =
+            |requests: u32| (0..requests).all(|_| answers.recv_timeout(Duration::from_secs(10)) == Ok(false));
+        // Alone at first, so that it follows when the others begin.
+        let mut fine = answered(500);
+        for _ in 0..2 * cpus {
+            threads.spawn(move || while !enough.load(Ordering::Relaxed) {});
+        }
+        fine &= answered(500);
+        enough.store(true, Ordering::Relaxed);
+        assert!(fine, "a request waited for 10 s: {:?}", waited(scene));
+    });
+}
+
+#[test]
+fn many_callers_are_served_right_by_readers_that_follow() {
+    if cannot_mount() {
+        return;
+    }
+    let Some(scene) = following(4) else { return };
+    std::thread::scope(|threads| {
+        for caller in 0..8 {
+            let scene = &scene;
+            threads.spawn(move || {
+                let folder = scene.at(&caller.to_string());
+                fs::create_dir(&folder).unwrap();
+                for file in 0..100 {
+                    let (path, text) = (folder.join(file.to_string()), format!("{caller} wrote {file}"));
+                    fs::write(&path, &text).unwrap();
+                    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+                    if file % 2 == 1 {
+                        fs::remove_file(&path).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for caller in 0..8 {
+        assert_eq!(fs::read_dir(scene.lower(&caller.to_string())).unwrap().count(), 50);
     }
 }

@@ -41,12 +41,14 @@ pub enum HostFeature {
     Overlay,
     /// Extended attributes and file flags in `/dev/shm`.
     Attributes,
+    /// Two CPUs, and threads that may leave the idle class (`CAP_SYS_NICE`).
+    IdleClass,
     /// Control groups of its own, with CPU quotas.
     CpuQuotas,
 }
 
 impl HostFeature {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Fuse,
         Self::Mounts,
         Self::Namespaces,
@@ -54,6 +56,7 @@ impl HostFeature {
         Self::IdleStates,
         Self::Overlay,
         Self::Attributes,
+        Self::IdleClass,
         Self::CpuQuotas,
     ];
 
@@ -67,6 +70,7 @@ impl HostFeature {
             Self::IdleStates => "idle-states",
             Self::Overlay => "overlay",
             Self::Attributes => "attributes",
+            Self::IdleClass => "idle-class",
             Self::CpuQuotas => "cpu-quotas",
         }
     }

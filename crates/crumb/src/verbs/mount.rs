@@ -115,8 +115,9 @@ fn serve(
     let supervisor = if args.serve_daemon { Supervisor::none() } else { Supervisor::from_environment() };
     let (begun, exclusive) =
         (Begun::now("mount", &Target::Directory(options.lower.clone())), options.exclusive);
-    let config = record::config_of(&options);
-    let mount = Mount::start(options).map_err(with_usage_marked)?;
+    let mount = Mount::start(options.clone()).map_err(with_usage_marked)?;
+    let config = record::config_of(&options, mount.waiting());
+    note(context, &format!("crumb: {}: {}", mount.mountpoint().display(), mount.waiting()));
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch());
     if let Err(error) = &control {

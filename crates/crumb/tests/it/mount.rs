@@ -111,8 +111,10 @@ fn a_signal_unmounts_and_a_kill_leaves_a_tree_that_mounts_again() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(bench.read("spool/cancel/000/7"), "seven", "unmounted: the tree below shows");
-    let mut child = place.serving(&["mount", "spool", "at"]);
+    let mut child = place.serving(&["mount", "spool", "at", "-o", "readers=follow"]);
     fs::write(bench.path("at/cancel/8"), "eight").unwrap();
+    // Many by one caller: the reader is on this CPU when it is killed.
+    (0..1000).for_each(|_| assert!(!bench.path("at/missing").exists()));
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     assert!(fs::read(bench.path("at/cancel/8")).is_err());

@@ -22,7 +22,7 @@ use crate::tree::nodes::lock;
 
 /// CPUs may sleep again this long after the last request.
 const IDLE_FOR: Duration = Duration::from_millis(20);
-const DEVICE: &str = "/dev/cpu_dma_latency";
+pub(super) const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Microseconds a processor may take to wake up; `WHENEVER` is `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`.
 const AT_ONCE: i32 = 0;
 const WHENEVER: i32 = 2_000_000_000;

@@ -15,6 +15,12 @@
 //!
 //! Always holds: while a thread is parked, a request waits at most two ticks of `TICK_MIN` behind others.
 //! The count of waiting threads may briefly be wrong by one: then one thread too many waits, or parks later.
+//!
+//! That is the policy `Park`. With `Free` no thread parks. With `Follow` the thread that waits alone also stays on the CPU of
+//! a caller that works alone (`follow`). Which one a mount has is in `choice`.
+
+mod follow;
+mod policy;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +29,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::follow::Follower;
 use crate::tree::nodes::lock;
+
+pub use self::follow::Followed;
+pub use self::policy::ReaderPolicy;
 
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;
@@ -45,6 +55,19 @@ pub(super) struct Readers {
     slow: AtomicBool,
     parked: Mutex<Parked>,
     woken: Condvar,
+    parks: bool,
+    follower: Option<Follower>,
+    /// Times that a thread parked.
+    parkings: AtomicU64,
+}
+
+/// What the threads did by their policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// Times that a thread parked.
+    pub parked: u64,
+    /// What threads did that followed a caller.
+    pub followed: Followed,
 }
 
 #[derive(Default)]
@@ -62,9 +85,13 @@ struct Parked {
 pub(super) struct Turn<'a>(&'a Readers);
 
 impl Readers {
-    /// For this many threads.
-    pub(super) fn new(threads: usize) -> Self {
+    /// For this many threads. Where no thread can follow, `Follow` is as `Park`; see `policy`.
+    pub(super) fn new(threads: usize, policy: ReaderPolicy) -> Self {
+        let follows = policy == ReaderPolicy::Follow && threads > 1;
         Self {
+            parks: policy != ReaderPolicy::Free,
+            follower: follows.then(Follower::new).flatten(),
+            parkings: AtomicU64::new(0),
             connection: OnceLock::new(),
             waiting: AtomicUsize::new(threads),
             taken: AtomicU64::new(0),
@@ -76,19 +103,41 @@ impl Readers {
         }
     }
 
+    /// The policy that is in effect.
+    pub(super) fn policy(&self) -> ReaderPolicy {
+        match (&self.follower, self.parks) {
+            (Some(_), _) => ReaderPolicy::Follow,
+            (None, true) => ReaderPolicy::Park,
+            (None, false) => ReaderPolicy::Free,
+        }
+    }
+
+    pub(super) fn waited(&self) -> Waited {
+        Waited {
+            parked: self.parkings.load(Ordering::Relaxed),
+            followed: self.follower.as_ref().map(Follower::followed).unwrap_or_default(),
+        }
+    }
+
     /// Allows threads to park. If the descriptor cannot be duplicated, all threads keep reading.
     pub(super) fn connected(&self, connection: impl AsFd) {
-        if let Ok(connection) = connection.as_fd().try_clone_to_owned() {
+        if self.parks
+            && let Ok(connection) = connection.as_fd().try_clone_to_owned()
+        {
             let _ = self.connection.set(connection);
         }
     }
 
-    /// A thread has taken a request.
-    pub(super) fn turn(&self) -> Turn<'_> {
+    /// A thread has taken a request of the caller with this number, 0 for one that no program waits for.
+    pub(super) fn turn(&self, caller: u32) -> Turn<'_> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let was_last = self.waiting.fetch_sub(1, Ordering::SeqCst) <= 1;
-        if was_last && self.parked_hint.load(Ordering::SeqCst) > 0 {
-            let queued = self.asked(PollFlags::IN);
+        let alone = was_last && self.parked_hint.load(Ordering::SeqCst) > 0;
+        let queued = alone && self.asked(PollFlags::IN);
+        if let Some(follower) = &self.follower {
+            follower.taken(caller, alone, queued);
+        }
+        if alone {
             let queued_in_a_row = if queued { self.queued_in_a_row.load(Ordering::Relaxed) + 1 } else { 0 };
             self.queued_in_a_row.store(queued_in_a_row, Ordering::Relaxed);
             if queued_in_a_row >= QUEUED_TO_CALL {
@@ -100,6 +149,13 @@ impl Readers {
             }
         }
         Turn(self)
+    }
+
+    /// The work for a request is done, and the answer is about to be sent.
+    pub(super) fn done(&self) {
+        if let Some(follower) = &self.follower {
+            follower.done();
+        }
     }
 
     fn asked(&self, flags: PollFlags) -> bool {
@@ -120,7 +176,20 @@ impl Readers {
         }
     }
 
+    /// No request was taken for a tick: a thread that follows may not get on.
+    fn rescue(&self) {
+        if let Some(follower) = &self.follower
+            && follower.is_bound()
+        {
+            follower.stalled(self.asked(PollFlags::IN));
+        }
+    }
+
     fn call_one(&self) {
+        if let Some(follower) = &self.follower {
+            // A thread that gets no time must not have the lock.
+            follower.leave();
+        }
         let mut parked = lock(&self.parked);
         if parked.called < parked.threads {
             parked.called += 1;
@@ -131,6 +200,10 @@ impl Readers {
 
     /// Waits until this thread is called, or sees that it is needed.
     fn park(&self) {
+        if let Some(follower) = &self.follower {
+            follower.leave();
+        }
+        self.parkings.fetch_add(1, Ordering::Relaxed);
         let mut parked = lock(&self.parked);
         parked.threads += 1;
         self.parked_hint.store(parked.threads, Ordering::SeqCst);
@@ -146,6 +219,9 @@ impl Readers {
             let (again, passed) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
             parked = again;
             let taken = self.taken.load(Ordering::Relaxed);
+            if passed.timed_out() && taken == taken_before {
+                self.rescue();
+            }
             if !passed.timed_out() || taken != taken_before {
                 tick = TICK_MIN;
             } else if self.waiting.load(Ordering::SeqCst) == 0 || self.asked(PollFlags::IN) {
@@ -220,7 +296,7 @@ mod tests {
     impl Daemon {
         fn of(threads: usize) -> Self {
             let (connection, requests) = pipe().unwrap();
-            let readers = Arc::new(Readers::new(threads));
+            let readers = Arc::new(Readers::new(threads, ReaderPolicy::Park));
             readers.connected(&connection);
             Self { readers, requests, connection, served: channel() }
         }
@@ -232,7 +308,7 @@ mod tests {
             std::thread::spawn(move || {
                 let mut request = [0];
                 while connection.read_exact(&mut request).is_ok() {
-                    let _turn = readers.turn();
+                    let _turn = readers.turn(0);
                     work(request[0]);
                     if served.send(request[0]).is_err() {
                         return;
@@ -269,7 +345,7 @@ mod tests {
         std::thread::spawn(move || {
             // Quietly: the message would stand among those of tests that fail.
             let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let _turn = readers.turn();
+                let _turn = readers.turn(0);
                 std::panic::resume_unwind(Box::new("as a request may"));
             }));
             gone.send(unwound.is_err()).unwrap();

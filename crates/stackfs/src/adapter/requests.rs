@@ -33,8 +33,8 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.readers.turn();
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Lookup, |tree| tree.look_up(parent.0, name.as_bytes()));
         match done {
             Err(errno) if errno.code() == Errno::ENOENT.code() && !self.timeouts.missing.is_zero() => {
@@ -54,8 +54,8 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.readers.turn();
+    fn getattr(&self, request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Getattr, |tree| tree.attributes(ino.0));
         self.answer_attributes(ino.0, done, reply);
     }
@@ -78,7 +78,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let change = Change {
             mode,
             uid,
@@ -93,8 +93,8 @@ impl Filesystem for Adapter {
         self.answer_attributes(ino.0, done, reply);
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _turn = self.readers.turn();
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.shared.readers.turn(request.pid());
         match self.timed(Operation::Readlink, |tree| tree.target(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
@@ -111,7 +111,7 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let new = New::Special { mode, umask, device: shown::device_below(rdev) };
         let done =
             self.timed(Operation::Mknod, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
@@ -127,7 +127,7 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let new = New::Directory { mode, umask };
         let done =
             self.timed(Operation::Mkdir, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
@@ -135,26 +135,26 @@ impl Filesystem for Adapter {
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let new = New::Symlink { target: target.as_os_str().as_bytes() };
         let done = self
             .timed(Operation::Symlink, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
         self.answer_entry(done, reply);
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.readers.turn();
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         answer(self.timed(Operation::Unlink, |tree| tree.unlink(parent.0, name.as_bytes())), reply);
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.readers.turn();
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         answer(self.timed(Operation::Rmdir, |tree| tree.remove_directory(parent.0, name.as_bytes())), reply);
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -162,14 +162,14 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
         answer(self.timed(Operation::Rename, |tree| tree.rename(from, to, flags)), reply);
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let _turn = self.readers.turn();
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Link, |tree| tree.link(ino.0, newparent.0, newname.as_bytes()));
         self.answer_entry(done, reply);
     }
@@ -184,7 +184,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let caller = caller(request);
         let done = self.timed(Operation::Create, |tree| {
@@ -213,7 +213,7 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let flags = shown::flags_below(flags.0);
         let reading = flags == OFlags::RDONLY;
         let done = self.timed(Operation::Open, |tree| {
@@ -238,7 +238,7 @@ impl Filesystem for Adapter {
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -247,7 +247,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         // The kernel requests no more than the negotiated maximum; we bound the size all the same.
         let mut buffer = vec![0; size.min(4 * DATA_BYTES_MAX) as usize];
         match self.timed(Operation::Read, |tree| tree.read(fh.0, offset, &mut buffer)) {
@@ -258,7 +258,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -268,7 +268,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let kills_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         match self.timed(Operation::Write, |tree| tree.write(fh.0, offset, data, kills_bits)) {
             // A request holds less than 4 GiB.
@@ -277,22 +277,15 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn flush(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        let _turn = self.readers.turn();
+    fn flush(&self, request: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         // Writing below is done when it is answered; the kernel stops asking.
         reply.error(Errno::ENOSYS);
     }
 
     fn release(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
@@ -300,7 +293,7 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Release, |_| {
             self.close(fh.0);
             Ok(())
@@ -308,13 +301,13 @@ impl Filesystem for Adapter {
         answer(done, reply);
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let _turn = self.readers.turn();
+    fn fsync(&self, request: &Request, _ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         answer(self.timed(Operation::Fsync, |tree| tree.sync(fh.0, datasync)), reply);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Opendir, |tree| {
             let share = self.shared.shares.take(request.uid(), DESCRIPTORS_OF_A_LISTING)?;
             Ok((tree.open_directory(ino.0)?, share))
@@ -331,13 +324,13 @@ impl Filesystem for Adapter {
 
     fn readdir(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
         let device = tree.opened.directory(fh.0).map_or(0, |directory| lock(&directory.listing).device);
         let done = self.list(fh, offset, |listed| {
@@ -358,13 +351,13 @@ impl Filesystem for Adapter {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
         let Some(directory) = tree.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
         // fuser has one time for names and attributes.
@@ -401,13 +394,13 @@ impl Filesystem for Adapter {
 
     fn releasedir(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Releasedir, |tree| {
             tree.opened.close_directory(fh.0);
             let given_back = lock(&self.shared.directory_shares).remove(&fh.0);
@@ -417,20 +410,13 @@ impl Filesystem for Adapter {
         answer(done, reply);
     }
 
-    fn fsyncdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        let _turn = self.readers.turn();
+    fn fsyncdir(&self, request: &Request, _ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         answer(self.timed(Operation::Fsyncdir, |tree| tree.sync_directory(fh.0)), reply);
     }
 
-    fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.readers.turn();
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.shared.readers.turn(request.pid());
         match self.timed(Operation::Statfs, |tree| tree.room(ino.0)) {
             Ok(room) => reply.statfs(
                 room.f_blocks,
@@ -448,7 +434,7 @@ impl Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -456,7 +442,7 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let done = self.timed_extended(Operation::Setxattr, |tree| {
             tree.set_extended(ino.0, name.as_bytes(), value, flags)
@@ -464,8 +450,8 @@ impl Filesystem for Adapter {
         answer(done, reply);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _turn = self.readers.turn();
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.shared.readers.turn(request.pid());
         // Linux has none larger than 64 KiB.
         let mut value = vec![0; size.min(1 << 16) as usize];
         match self
@@ -477,8 +463,8 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.readers.turn();
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.shared.readers.turn(request.pid());
         match self.timed_extended(Operation::Listxattr, |tree| tree.extended_names(ino.0)) {
             Ok(names) if size == 0 => reply.size(names.len() as u32),
             Ok(names) if names.len() > size as usize => reply.error(Errno::ERANGE),
@@ -487,8 +473,8 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.readers.turn();
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
         answer(
             self.timed_extended(Operation::Removexattr, |tree| tree.remove_extended(ino.0, name.as_bytes())),
             reply,
@@ -497,7 +483,7 @@ impl Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -505,7 +491,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         answer(
             self.timed(Operation::Fallocate, |tree| tree.allocate(fh.0, mode as u32, offset, length)),
             reply,
@@ -525,7 +511,7 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Ioctl, |tree| match (cmd, in_data) {
             (FS_IOC_GETFLAGS, _) => Ok(tree.flags(ino.0, fh.0)?.to_ne_bytes().to_vec()),
             (FS_IOC_FSGETXATTR, _) => Ok(tree.extended_flags(ino.0, fh.0)?.to_vec()),
@@ -543,14 +529,14 @@ impl Filesystem for Adapter {
 
     fn lseek(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         const SEEK_DATA: i32 = 3;
         let done = self.timed(Operation::Lseek, |tree| {
             let offset = u64::try_from(offset).map_err(|_| rustix::io::Errno::NXIO)?;
@@ -564,7 +550,7 @@ impl Filesystem for Adapter {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -575,7 +561,7 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let _turn = self.readers.turn();
+        let _turn = self.shared.readers.turn(request.pid());
         // The answer has 32 bits; callers go on where it ended.
         let len = len.min(1 << 30) as usize;
         match self.timed(Operation::CopyFileRange, |tree| {

@@ -26,7 +26,6 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     let shared = Arc::clone(&adapter.shared);
     let (serving, served) = mpsc::channel();
     adapter.serving = Some(serving);
-    let readers = Arc::clone(&adapter.readers);
     let (awake, watched) = (adapter.awake.clone(), adapter.awake.clone());
     let session = if rustix::process::geteuid().is_root() {
         let connection = mounting::mount(options, source)?;
@@ -40,7 +39,7 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
         config.mount_options = for_fusermount(options, source);
         fuser::Session::new(adapter, &options.mountpoint, &config)?
     };
-    readers.connected(&session);
+    shared.readers.connected(&session);
     let over = Arc::new(Over::default());
     let ended = Arc::clone(&over);
     let sweep = move || {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use files::Layout;
 
 use crate::StackError;
+use crate::adapter::ReaderPolicy;
 use crate::managed::LAYOUT_UNMARKED;
 
 /// How long the kernel may cache names and attributes.
@@ -57,8 +58,10 @@ pub struct StackOptions {
     pub read_only: bool,
     /// File data goes past the daemon (FUSE_PASSTHROUGH) where the kernel and the lower file system can. Default on.
     pub passthrough: bool,
-    /// The processors do not sleep while requests come (`/dev/cpu_dma_latency`). Default off; needs root.
-    pub awake: bool,
+    /// CPUs stay out of idle states while requests arrive (`/dev/cpu_dma_latency`; needs root). Default: by a measurement.
+    pub awake: Option<bool>,
+    /// How the worker threads wait for requests. Default: by a measurement.
+    pub readers: Option<ReaderPolicy>,
     /// Access control lists count. Default on; needs root.
     pub access_lists: bool,
     /// Extended attributes can be read and set. Default on; off, the kernel asks once less for each file that is written.
@@ -106,7 +109,8 @@ impl StackOptions {
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             passthrough: true,
-            awake: false,
+            awake: None,
+            readers: None,
             access_lists: true,
             extended: true,
             nonempty: false,
@@ -154,7 +158,9 @@ impl StackOptions {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("nopassthrough", None) => self.passthrough = false,
-            ("awake", None) => self.awake = true,
+            ("awake", None) => self.awake = Some(true),
+            ("noawake", None) => self.awake = Some(false),
+            ("readers", Some(text)) => self.readers = Some(text.parse().ok()?),
             ("noacl", None) => self.access_lists = false,
             ("noxattr", None) => (self.extended, self.access_lists) = (false, false),
             ("acl", None) => self.access_lists = true,
@@ -190,7 +196,7 @@ impl StackOptions {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 16] = [
     "layout",
     "entry_timeout",
     "attr_timeout",
@@ -202,6 +208,8 @@ const FIXED: [&str; 14] = [
     "owner_only",
     "nopassthrough",
     "awake",
+    "noawake",
+    "readers",
     "noacl",
     "noxattr",
     "acl",

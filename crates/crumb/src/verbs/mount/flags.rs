@@ -24,7 +24,7 @@ Examples:
 `crumb advise` reports which directories to spread, `crumb manage` spreads them, `crumb unmount` ends the mount.
 
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=SECONDS,
-attr_timeout=SECONDS, negative_timeout=SECONDS, awake, nopassthrough, noacl, noxattr, threads=N,
+attr_timeout=SECONDS, negative_timeout=SECONDS, awake, noawake, nopassthrough, noacl, noxattr, threads=N,
 directories=N, dev, suid, noexec, noatime, sync. Options for mount(8) alone are ignored.
 -o remount changes ro, rw, dev, suid, noexec, noatime and sync of an existing mount; options that are not
 named keep their values, all others are refused."
@@ -50,7 +50,8 @@ pub struct MountArgs {
     #[arg(long)]
     exclusive: bool,
 
-    /// Keep CPUs out of idle states while requests arrive: faster, above all in virtual machines, but uses more power (root)
+    /// Keep CPUs out of idle states while requests arrive (root): faster where waking them is slow, but uses more power.
+    /// Default: on in virtual machines where a measurement finds it slow; -o noawake turns that off
     #[arg(long)]
     awake: bool,
 

@@ -9,7 +9,7 @@ use anyhow::bail;
 use dirscale::Frequencies;
 use measure::{BenchmarkEntry, MetricDeclaration, Phase, Role, RunRecord};
 use stackfs::views::PHASE;
-use stackfs::{Census, StackOptions};
+use stackfs::{Census, StackOptions, Waiting};
 
 const DAY_S: f64 = 86_400.0;
 
@@ -68,7 +68,7 @@ pub fn filled(mut record: RunRecord, config: serde_json::Value, census: &Census)
 }
 
 /// How it was mounted.
-pub fn config_of(options: &StackOptions) -> serde_json::Value {
+pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value {
     serde_json::json!({
         "lower": options.lower.display().to_string(),
         "mountpoint": options.mountpoint.display().to_string(),
@@ -78,7 +78,9 @@ pub fn config_of(options: &StackOptions) -> serde_json::Value {
         "attributes_timeout_s": options.timeouts.attributes.as_secs_f64(),
         "missing_timeout_s": options.timeouts.missing.as_secs_f64(),
         "passthrough": options.passthrough,
-        "awake": options.awake,
+        "awake": waiting.awake,
+        "readers": waiting.readers.name(),
+        "wake_up_us": waiting.wake_up.map(|cost| cost.as_secs_f64() * 1e6),
         "access_lists": options.access_lists,
         "extended": options.extended,
         "read_only": options.read_only,

@@ -47,5 +47,6 @@ pub fn table(census: &Census) -> String {
         count_text(census.passed_through as u64),
         humantime::format_duration(Duration::from_secs(census.elapsed.as_secs())),
     ));
+    text.push_str(&format!("{}\n", census.waiting));
     text
 }
