@@ -130,7 +130,10 @@ mod tests {
         spoilt.verdict.remark("x", "a remark");
         spoilt.verdict.invalidate("a", "at 500/s: the machine was disturbed: threads waited; stop them");
         let answer = worded().answer(&spoilt);
-        assert_eq!(answer.sentence, "INVALID, so no figure of this run counts: at 500/s: the machine was disturbed");
+        assert_eq!(
+            answer.sentence,
+            "INVALID, so no figure of this run counts: at 500/s: the machine was disturbed"
+        );
         assert_eq!(answer.marks, []);
         spoilt.verdict.invalidate("b", "the generator was late");
         assert!(worded().answer(&spoilt).sentence.ends_with("was disturbed (1 more reason below)"));
