@@ -254,7 +254,8 @@ pub(crate) fn cumulative(run: usize, record: &RunRecord) -> Option<Cumulative> {
     let shown = levels::shown(&states);
     let drawn = shown.iter().filter(|shown| **shown).count();
     let mut nth = 0;
-    let level = |(at, (point, line)): (usize, (&&LoadPoint, &Vec<(f64, f64)>))| {
+    let level = |at: usize| {
+        let (point, line) = (points[at], &steps[at]);
         let share_percent: Vec<f64> = grid_us.iter().map(|&us| 100.0 * share_within(line, us)).collect();
         let again = points[..at].iter().filter(|earlier| point_name(earlier) == point_name(point)).count();
         let place = shown[at].then_some((nth, drawn));
@@ -269,7 +270,7 @@ pub(crate) fn cumulative(run: usize, record: &RunRecord) -> Option<Cumulative> {
             shown: shown[at],
         }
     };
-    let levels = points.iter().zip(&steps).enumerate().map(level).collect();
+    let levels = (0..points.len()).map(level).collect();
     Some(Cumulative { run, latency_ms, levels })
 }
 

@@ -131,7 +131,7 @@ impl<P: Placement> Follower<P> {
             return;
         }
         let lone = self.lone.fetch_add(1, SeqCst).saturating_add(1);
-        let due = if follows { lone % LOOK_EVERY == 0 } else { lone >= self.lone_min.load(SeqCst) };
+        let due = if follows { lone.is_multiple_of(LOOK_EVERY) } else { lone >= self.lone_min.load(SeqCst) };
         if follows && lone >= PROVEN {
             self.lone_min.store(LONE_MIN, SeqCst);
         }
