@@ -214,7 +214,9 @@ fn a_dropped_connection_cleans_up_as_ctrl_c_does_and_each_verb_ends_with_130() {
     for args in LONG {
         for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
             let bench = bench();
-            let mut child = start(&bench, crumb(), &args);
+            // These tests may themselves run under nohup(1).
+            let crumb = ["--default-signal=HUP", crumb().to_str().unwrap()];
+            let mut child = start(&bench, Path::new("env"), &[&crumb[..], &args].concat());
             wait_for_folder(&bench, &mut child);
             let id = Pid::from_child(&child);
             // As when the terminal is gone: nothing can be written any more. Stopped meanwhile, as one that writes before the signal

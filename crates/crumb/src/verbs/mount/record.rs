@@ -80,7 +80,6 @@ pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value
         "passthrough": options.passthrough,
         "awake": waiting.awake,
         "readers": waiting.readers.name(),
-        "wake_up_us": waiting.wake_up.map(|cost| cost.as_secs_f64() * 1e6),
         "access_lists": options.access_lists,
         "extended": options.extended,
         "read_only": options.read_only,
