@@ -156,6 +156,10 @@ pub fn largest_below(tree: &Path, stop: &AtomicBool) -> Seen {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
+            // mke2fs(8) makes it large and without an index, for fsck(8).
+            if entry.file_name() == "lost+found" {
+                continue;
+            }
             let Ok(stat) = entry.metadata() else { continue };
             if stat.dev() != device {
                 continue;

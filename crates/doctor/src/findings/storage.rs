@@ -143,7 +143,11 @@ fn directories(facts: &Facts) -> Option<Finding> {
     // The flag of a directory outlives the feature (tune2fs -O ^dir_index).
     let has_feature = facts.target.new_directories_are_indexed != Some(false);
     let without_index = without_index.filter(|directory| {
-        directory.is_indexed == Some(false) || !has_feature && directory.own_bytes > directory.block_bytes
+        let has_none = directory.is_indexed == Some(false)
+            || !has_feature && directory.own_bytes > directory.block_bytes;
+        // One that is empty costs little, however it came to its blocks.
+        let is_empty = directory.is_counted && directory.names == 0 && directory.own_bytes < LARGE_BYTES;
+        has_none && !is_empty
     });
     if let Some(linear) = without_index.max_by_key(|directory| directory.own_bytes) {
         let is_large = linear.names >= LARGE_NAMES || linear.own_bytes >= LARGE_BYTES;

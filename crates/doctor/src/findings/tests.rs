@@ -144,6 +144,12 @@ fn a_large_directory_without_an_index_is_linear_and_one_without_names_might_be()
         facts.target.largest = Some(DirectoryFacts { negative_lookup_us: Some(9.0), ..large(Some(true)) });
     });
     assert_eq!(codes(&indexed), []);
+    // Of a few blocks, made in advance.
+    let empty = changed(|facts| {
+        let made = directory("/mnt/disk/prepared", 0, 16_384);
+        facts.target.largest = Some(DirectoryFacts { is_indexed: Some(false), is_counted: true, ..made });
+    });
+    assert_eq!(codes(&empty), []);
 }
 
 #[test]
