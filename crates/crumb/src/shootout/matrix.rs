@@ -102,6 +102,10 @@ fn rows_of(entry: &Table, seed: u32) -> anyhow::Result<Vec<Row>> {
             Value::Array(several) => several.as_slice(),
             one => std::slice::from_ref(one),
         };
+        // Before they are made: lists of lists soon do not fit in memory.
+        if combined.len().saturating_mul(values.len()) > RUNS_MAX {
+            bail!("more than {RUNS_MAX} runs; ask for fewer combinations");
+        }
         let mut next = Vec::new();
         for (differs, flags) in &combined {
             for value in values {
@@ -178,5 +182,11 @@ mod tests {
                 .contains("two runs")
         );
         assert!(wrong("[[run]\n").contains("run"));
+        let many = format!("{:?}", (0..199).collect::<Vec<_>>());
+        let product = ["number", "transactions", "seed", "read-size"].map(|key| format!("{key} = {many}\n"));
+        assert!(
+            wrong(&format!("[[run]]\nbenchmark = \"postmark\"\n{}", product.concat()))
+                .contains("more than 200")
+        );
     }
 }

@@ -5,6 +5,7 @@ use report::compare::ratio_text;
 use super::plan::shell_line;
 use super::result::{Cell, State, Table, TableRow};
 use crate::layout::{WIDTH, folded, grid, wrapped};
+use crate::output::harmless;
 
 /// Columns of a row's name.
 const NAME_WIDTH: usize = 20;
@@ -131,7 +132,10 @@ fn long(table: &Table) -> String {
 
 /// A table as GitHub and others draw it, and the commands.
 pub fn markdown(table: &Table) -> String {
-    let escaped = |text: &str| text.replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ");
+    let escaped = |text: &str| {
+        let text = harmless(text).replace(['\n', '\r', '\t'], " ");
+        text.replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+    };
     let mut text = format!("**{}**\n\n", escaped(&table.sentence));
     let heads: Vec<String> = table
         .sides
@@ -162,9 +166,10 @@ pub fn markdown(table: &Table) -> String {
     ));
     table.notes.iter().for_each(|note| text.push_str(&format!("\n- {}", escaped(note))));
     whys(table).iter().for_each(|(of, why)| text.push_str(&format!("\n- {}: {}", escaped(of), escaped(why))));
-    text.push_str("\n\n```sh\n");
+    // Indented: no path ends such a block.
+    text.push_str("\n\nThe commands:\n\n");
     for cell in table.rows.iter().flat_map(|row| &row.cells).filter(|cell| !cell.command.is_empty()) {
-        text.push_str(&format!("{}\n", shell_line(&cell.command).replace("```", "")));
+        text.push_str(&format!("    {}\n", harmless(&shell_line(&cell.command)).replace(['\n', '\t'], " ")));
     }
-    text + "```\n"
+    text
 }

@@ -108,9 +108,16 @@ fn runs_that_are_invalid_are_left_out_of_a_cell_that_has_others() {
 
 #[test]
 fn what_was_not_measured_is_said_and_names_are_no_markup() {
-    let (plan, table) = plan_and_table([&six(1.0), &[]], RATE);
+    let (plan, mut table) = plan_and_table([&six(1.0), &[]], RATE);
     assert_eq!(table.rows[0].cells[1].state, State::NotMeasured);
     let html = page::page(&table, &plan, &["crumb".to_owned()]).render().unwrap();
     assert!(html.contains("not measured") && !html.contains("<i>"), "{html}");
     assert!(text::markdown(&table).contains("`/mnt/b\\|&lt;i>`"), "{}", text::markdown(&table));
+    let hostile = "\u{1b}[31m\n```\n# b`";
+    table.sides[1].name = hostile.to_owned();
+    table.rows[0].cells[0].command = vec!["crumb".to_owned(), hostile.to_owned()];
+    let markdown = text::markdown(&table);
+    assert!(!markdown.contains('\u{1b}') && !markdown.contains("\n#"), "{markdown}");
+    let is_outside = |line: &&str| line.contains("```") && !line.starts_with("    ");
+    assert_eq!(markdown.lines().find(is_outside), None, "{markdown}");
 }
