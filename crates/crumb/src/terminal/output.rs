@@ -58,9 +58,15 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
     if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
     }
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
+    if there.is_err() && fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
+        anyhow::bail!(
+            "{}: this is a symbolic link to a file that is not there; remove it or name another",
+            path.display()
+        );
+    }
+    // What another user puts there meanwhile is not followed.
+    let mut how = fs::OpenOptions::new();
+    if there.is_err() { how.write(true).create_new(true) } else { how.append(true) }
         .open(path)
         .with_context(|| format!("cannot write {}", path.display()))?;
     if there.is_err() {
@@ -248,6 +254,20 @@ mod tests {
         assert!(
             results_directory(plots.to_str().unwrap()).unwrap_err().to_string().contains("this is a file")
         );
+    }
+
+    /// Symptom: a run store named by a link to nothing, which another user had put there, became an empty file where the link
+    /// led, and the link was removed.
+    #[test]
+    fn a_link_to_nothing_is_refused_and_not_followed() {
+        let bench = tempfile::tempdir().unwrap();
+        let [link, end] = ["link", "end"].map(|name| bench.path().join(name));
+        std::os::unix::fs::symlink(&end, &link).unwrap();
+        assert!(can_be_written(&link).unwrap_err().to_string().contains("symbolic link"));
+        assert!(!end.exists() && link.is_symlink());
+        fs::write(&end, "kept").unwrap();
+        can_be_written(&link).unwrap();
+        assert_eq!(fs::read_to_string(&end).unwrap(), "kept");
     }
 
     /// Symptom: a label with U+202E turned the rest of its line around. Cause: only control characters were replaced, and
