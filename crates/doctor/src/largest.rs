@@ -73,9 +73,9 @@ fn names_max(path: &Path) -> Option<NamesMax> {
     }
 }
 
-/// In three digits, away from the other end of the range: more would say what a simulation does not know.
+/// In four digits, away from the other end of the range: three would make it wider by 1.5% where it begins with a 1.
 fn outward(names: f64, round: impl Fn(f64) -> f64) -> u64 {
-    let unit = 10_f64.powi((names.max(1.0).log10().floor() as i32 - 2).max(0));
+    let unit = 10_f64.powi((names.max(1.0).log10().floor() as i32 - 3).max(0));
     (round(names / unit) * unit).round() as u64
 }
 
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_rounded_outward_to_three_digits() {
-        assert_eq!([127_964.2, 999.4, 7.0].map(|names| outward(names, f64::floor)), [127_000, 999, 7]);
-        assert_eq!([144_001.0, 999_001.0].map(|names| outward(names, f64::ceil)), [145_000, 1_000_000]);
+    fn a_range_is_rounded_outward_to_four_digits() {
+        assert_eq!([127_964.2, 999.4, 7.0].map(|names| outward(names, f64::floor)), [127_900, 999, 7]);
+        assert_eq!([144_001.0, 999_001.0].map(|names| outward(names, f64::ceil)), [144_100, 999_100]);
     }
 
     #[test]
