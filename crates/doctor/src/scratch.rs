@@ -16,6 +16,8 @@ pub struct Scratch {
     above: Arc<dyn FileSystem>,
     name: PathBuf,
     fs: Arc<dyn FileSystem>,
+    /// It was removed, or that was tried.
+    is_done: bool,
 }
 
 impl Scratch {
@@ -40,7 +42,7 @@ impl Scratch {
         }
         let fs = made?;
         // Dropped, and so removed, when the mark cannot be written.
-        let scratch = Self { above, name, fs };
+        let scratch = Self { above, name, fs, is_done: false };
         write_run_mark(&*scratch.fs)?;
         Ok(scratch)
     }
@@ -56,16 +58,32 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = remove_tree(&*self.above, &self.name, Path::new(RUN_MARK), &mut |_| {}) {
+impl Scratch {
+    /// Removes it, as dropping it does; whether nothing is left.
+    pub fn remove(mut self) -> bool {
+        self.is_removed()
+    }
+
+    fn is_removed(&mut self) -> bool {
+        if std::mem::replace(&mut self.is_done, true) {
+            return true;
+        }
+        let removed = remove_tree(&*self.above, &self.name, Path::new(RUN_MARK), &mut |_| {});
+        if let Err(error) = &removed {
             let place = self.above.place();
             tracing::warn!(
                 "{} is left in {place}: {}; `crumb clean` removes it",
                 self.name.display(),
-                measure::error_chain(&error)
+                measure::error_chain(error)
             );
         }
+        removed.is_ok()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.is_removed();
     }
 }
 
@@ -83,7 +101,7 @@ mod tests {
         assert_eq!(marked_process(&mark), MarkedProcess::Lives);
         let path = scratch.local_path().unwrap();
         std::fs::write(path.join("left"), "x").unwrap();
-        drop(scratch);
+        assert!(scratch.remove());
         assert!(!path.exists());
     }
 

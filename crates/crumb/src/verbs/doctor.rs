@@ -3,6 +3,7 @@
 //! Not here: what is read, measured and concluded (the crate `doctor`), the page's text (`page`).
 
 mod page;
+mod watch;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use files::{FileSystem, LocalFs, Target};
 use measure::{MachineMeter, MeterScope};
 
 use self::page::Page;
+use self::watch::{TIME_MAX, Watch};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::openers::FileSystemArgs;
@@ -104,8 +106,9 @@ fn instead(target: &Target) -> Option<String> {
 }
 
 /// All facts. The scratch directories are gone when it returns.
-fn examined(fs: Arc<dyn FileSystem>, stop: &AtomicBool, context: &Context) -> anyhow::Result<Facts> {
+fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) -> anyhow::Result<Facts> {
     const STEPS: u64 = 14;
+    let watch = Watch::over(Arc::clone(stop));
     let mut progress = Progress::new(context.quiet);
     progress.step(0, STEPS, "looking at machine and target".to_owned());
     let mut facts = Facts {
@@ -130,11 +133,23 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &AtomicBool, context: &Context) -> an
     }
     progress.step(STEPS - 1, STEPS, "removing the scratch directories".to_owned());
     // Each removes its scratch directory when it is dropped, and its line of what would be left goes after it.
-    facts.places = places.into_iter().map(|place| place.facts).collect();
+    let mut is_all_gone = true;
+    for place in places {
+        is_all_gone &= place.scratch.is_none_or(Scratch::remove);
+        facts.places.push(place.facts);
+    }
     drop(leaves);
     progress.finish();
+    let rest = if is_all_gone { "nothing is left behind" } else { "not all that it made could be removed" };
+    if watch.is_late() {
+        bail!(
+            "{}: not done after {} s, as if the storage did not answer; {rest}",
+            fs.place(),
+            TIME_MAX.as_secs()
+        );
+    }
     if stop.load(Ordering::Relaxed) {
-        bail!("interrupted; nothing is left behind");
+        bail!("interrupted; {rest}");
     }
     facts.assumed = doctor::assumed(&facts);
     Ok(facts)

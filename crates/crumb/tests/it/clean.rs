@@ -110,6 +110,20 @@ fn links_kept_sets_and_directories_of_other_machines_stay() {
     assert!(precious.join("file").exists());
 }
 
+/// Symptom: a server that stopped answering while the doctor removed its directory left it empty and without its mark, and it
+/// was taken for one that was kept by name.
+#[test]
+fn an_empty_directory_of_the_doctor_is_a_left_over_and_others_without_a_mark_are_not() {
+    let bench = bench();
+    for name in ["a/crumb-doctor-1f", "a/crumb-doctor-2f", "a/crumb-postmark-k"] {
+        std::fs::create_dir(bench.path(name)).unwrap();
+    }
+    std::fs::write(bench.path("a/crumb-doctor-2f/mine"), "x").unwrap();
+    bench.fine(&["clean", "a"]);
+    let left = |name: &str| bench.path(name).exists();
+    assert!(!left("a/crumb-doctor-1f") && left("a/crumb-doctor-2f/mine") && left("a/crumb-postmark-k"));
+}
+
 #[test]
 fn left_overs_on_an_nfs_server_are_removed_through_it() {
     let bench = bench();
