@@ -62,11 +62,19 @@ impl LoopImage {
         let run = |program: &str, flags: &[&str], path: &Path| {
             carried_out(Command::new(program), flags, path).unwrap_or_else(|error| panic!("{error}"));
         };
+        // It says by 1 that it mended something.
+        let check = || {
+            let checked =
+                Command::new("/sbin/e2fsck").args(["-fy"]).arg(&image).output().expect("e2fsck runs");
+            let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+            assert!(matches!(checked.status.code(), Some(0 | 1)), "{said}");
+        };
         run("umount", &[], &self.mount);
+        // tune2fs refuses a file system that may need its journal, as now and then just after the umount.
+        check();
         run("/sbin/tune2fs", &["-O", "^dir_index"], &image);
-        // It says by 1 that it mended something: the flags of the directories that had an index.
-        let checked = Command::new("/sbin/e2fsck").args(["-fy"]).arg(&image).output().expect("e2fsck runs");
-        assert!(matches!(checked.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&checked.stdout));
+        // The flags of the directories that had an index.
+        check();
         let image = image.display().to_string();
         run("mount", &["-t", "ext4", "-o", "loop", &image], &self.mount);
     }
@@ -93,7 +101,8 @@ fn carried_out(mut command: Command, flags: &[&str], path: &Path) -> Result<(), 
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    let said = [output.stderr, output.stdout].concat();
+    Err(format!("{name}: {}: {}", output.status, String::from_utf8_lossy(&said).trim()))
 }
 
 #[cfg(test)]
