@@ -64,17 +64,18 @@ fn files(dir: &tempfile::TempDir) -> Vec<PathBuf> {
     files
 }
 
+/// Closes a store, or drops it as a kill would.
+fn end(store: Store, clean: bool) {
+    if clean { store.close().expect("closed") } else { drop(store) }
+}
+
 #[test]
 fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
     for clean in [true, false] {
         let dir = directory();
         let store = create(&[&dir], Mode::Store);
         fill(&store);
-        if clean {
-            store.close().expect("closed")
-        } else {
-            drop(store)
-        }
+        end(store, clean);
         let kept =
             files(&dir).into_iter().map(|path| (fs::read(&path).expect("read"), path)).collect::<Vec<_>>();
         let mut damaged_seen = 0;
@@ -194,11 +195,7 @@ fn what_is_in_the_place_of_a_data_file_makes_a_repair_refuse_and_the_file_put_ba
         let (dir, elsewhere) = (directory(), directory());
         let store = create(&[&dir], Mode::Store);
         fill(&store);
-        if clean {
-            store.close().expect("closed")
-        } else {
-            drop(store)
-        }
+        end(store, clean);
         let (path, moved) = (dir.path().join("00000000.body"), elsewhere.path().join("moved"));
         fs::copy(&path, &moved).expect("copied");
         fs::remove_file(&path).expect("removed");
@@ -270,11 +267,7 @@ fn a_data_file_that_cannot_be_opened_is_named_with_the_cause_and_nothing_is_lost
         let dir = directory();
         let store = create(&[&dir], Mode::Store);
         fill(&store);
-        if clean {
-            store.close().expect("closed")
-        } else {
-            drop(store)
-        }
+        end(store, clean);
         let path = dir.path().join("00000000.body");
         let allow = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
         let user = format!("user {} cannot open `00000000.body`: ", rustix::process::geteuid().as_raw());

@@ -40,7 +40,7 @@ fn a_missing_data_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
             let faults = store.check(|_, _| {}).expect("checked").faults;
             let told =
                 gone.iter().filter(|&&number| faults.iter().any(|fault| fault.key == Some(key(number))));
-            assert_eq!(told.count(), gone.len(), "{when}: {name}: each is told of");
+            assert_eq!(told.count(), gone.len(), "{when}: {name}: each is reported");
             let repaired = store.repair(|_, _| {}).expect("repaired");
             assert_eq!(repaired.left, [], "{when}");
             assert!(repaired.deleted >= gone.len() as u64, "{when}");

@@ -153,7 +153,7 @@ fn a_damaged_head_of_an_index_costs_nothing_and_is_repaired() {
                     "{when}: {faults:?}"
                 );
                 if round == 0 {
-                    assert!(!faults.is_empty(), "{when}: the damage is told");
+                    assert!(!faults.is_empty(), "{when}: the damage is reported");
                     let repaired = store.repair(|_, _| {}).expect("repaired");
                     assert_eq!((repaired.deleted, repaired.left), (0, vec![]), "{when}");
                 } else {
