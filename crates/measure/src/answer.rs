@@ -4,7 +4,7 @@
 //! RunRecord -> its benchmark's `answer` -> Answer -> BenchmarkRegistry::answer: the verdict's word on it -> page, plots, terminal
 //! ```
 //!
-//! Always holds: the sentence of an INVALID run gives no figure, but why there is none.
+//! Always holds: the sentence of an INVALID run gives the reason in place of a figure.
 
 use crate::numbers::figure_text;
 use crate::{RunRecord, Verdict};

@@ -46,8 +46,8 @@ pub const MACHINE_DISTURBED: &str = "machine-disturbed";
 const LOST_TO_OTHERS_MAX: f64 = 0.05;
 /// Share of the CPU time that this machine asked for which the hypervisor may keep.
 const STOLEN_MAX: f64 = 0.05;
-/// And of one CPU, as the time is counted in which an idle virtual CPU is woken: a load that sleeps between its requests has little
-/// more of its own.
+/// Share of one CPU that it may keep in any case. The time to wake an idle virtual CPU counts as stolen too, and a load that sleeps
+/// between its requests uses hardly more than that.
 const STOLEN_CPUS_MAX: f64 = 0.05;
 /// Share of the time in which a CPU quota may stop this process.
 const THROTTLED_MAX: f64 = 0.02;

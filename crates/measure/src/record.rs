@@ -91,7 +91,7 @@ pub struct RunRecord {
 pub enum LoopKind {
     /// The schedule: requests are sent when they are due, whatever the replies do.
     Open,
-    /// The replies: a fixed number is kept outstanding and latency counts from the send.
+    /// The replies: a fixed number is kept outstanding and latency is measured from the send.
     Closed,
 }
 

@@ -242,7 +242,7 @@
     const rows = curves.map((_, at) => cells.map((cell) => (cell.at === at ? cell.y : null)));
     return [cells.map((cell) => cell.dot.rate_per_sec), ...rows];
   };
-  const curveName = (curve) => curve.label + (curve.closed ? " (closed loop: latency counts from the send)" : "");
+  const curveName = (curve) => curve.label + (curve.closed ? " (closed loop: latency is measured from the send)" : "");
 
   // A plot of curves; `view` says what is on its axes now.
   function curvePlot(id, curves, view) {
@@ -277,7 +277,7 @@
     const tell = (cell) => {
       const { curve, dot } = cell;
       const content = [tipTitle(curve.label, color(curve.run)), ...view().rows(curve, dot)];
-      if (curve.closed) content.push(element("div", "note", `${dot.name}: latency counts from the send`));
+      if (curve.closed) content.push(element("div", "note", `${dot.name}: latency is measured from the send`));
       if (dot.saturated) content.push(element("div", "note", "saturated: the server did not keep up"));
       if (!dot.valid) content.push(element("div", "note", "INVALID: see the load-point table"));
       return content;

@@ -60,7 +60,7 @@ fn note(levels: &[Level], shown: usize) -> String {
     };
     let mut note = format!("A line for {which}. Amber: saturated. Red: INVALID.");
     if levels.iter().any(|level| level.closed) {
-        note.push_str(" Outstanding: closed loop, latency counts from the send.");
+        note.push_str(" Outstanding: closed loop, latency is measured from the send.");
     }
     note
 }

@@ -221,7 +221,7 @@ fn closed_loop_points_are_called_so_wherever_they_appear() {
     let runs = [Sweep::new("null", 20.0, 300_000.0).rates(&[]).outstanding(&[1, 64]).record()];
     let html = page(&runs, Plots::Interactive);
     assert!(html.contains("closed loop, 64 outstanding"));
-    assert!(html.contains("latency counts from the send"));
+    assert!(html.contains("latency is measured from the send"));
     assert!(!html.contains("achieved-title"), "a closed loop offers no rate to compare with");
     for (name, svg) in svg::all(&runs, REGISTRY, Reference::Auto).unwrap() {
         assert!(svg.contains("closed loop"), "{name}");
