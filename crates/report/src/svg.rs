@@ -340,7 +340,9 @@ fn frame<'a>(
         draw_shape(&header, curve.run, color(curve.run).filled(), (27, y))?;
         let label = match curve.closed {
             false => shortened(&curve.label, LEGEND_LABEL_CHARS),
-            true => format!("{} (closed loop: latency is measured from the send)", shortened(&curve.label, 42)),
+            true => {
+                format!("{} (closed loop: latency is measured from the send)", shortened(&curve.label, 42))
+            }
         };
         header.draw_text(&label, &label_style(), (50, y))?;
     }
