@@ -355,7 +355,8 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
         verdict.remark(
             "overtaken",
             format!(
-                "{} requests waited for replies the schedule expected earlier: another seed-equal run may differ there",
+                "{} requests were replaced by others, as what they depend on was not answered yet: another run with this seed \
+                 may differ there",
                 point.overtaken
             ),
         );

@@ -19,7 +19,7 @@ Examples:
     curl -x 127.0.0.1:3128 http://example.org/
   In front of a site:
     crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:8080 --origin http://127.0.0.1:80
-  All that can be said, with what is in force:
+  Every setting with its value:
     crumb proxy --print-config > crumb.toml
     crumb proxy --config crumb.toml
 
@@ -38,11 +38,11 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
 
-    /// Origin for requests to any host (reverse proxy), such as http://127.0.0.1:80 (key: site)
+    /// The one server that every request goes to (reverse proxy), such as http://127.0.0.1:80 (key: site)
     #[arg(long, value_name = "URL")]
     origin: Vec<String>,
 
-    /// Space to use in each directory in MiB; counts when its store is created, later it has no effect (key:
+    /// Space to use in each directory in MiB; used only when its store is created (key:
     /// cache.size_mib) [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = count::<u32>)]
     size_mib: Option<u32>,

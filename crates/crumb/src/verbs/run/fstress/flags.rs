@@ -77,7 +77,7 @@ pub struct FstressArgs {
     #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 
-    /// Size of every file, such as 64GiB [default: the workload's distribution]
+    /// Size of every file, such as 64KiB [default: the workload's distribution]
     #[arg(long, value_name = "SIZE", value_parser = file_size)]
     pub(super) file_size: Option<String>,
 

@@ -84,7 +84,7 @@ Examples:
     crumb run shootout /mnt/a /mnt/b --matrix sizes.toml
 
 Ctrl-C ends it early: the files of the run under way are removed, and the table shows what was measured.
-Exit codes: 0 fine, 1 a run failed, 2 wrong usage, 3 done but a cell is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 a run failed, 2 wrong usage, 3 done but a run is INVALID, 130 interrupted.";
 
 /// Rounds for an interval of a median at 95%.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(6).expect("not 0");
