@@ -407,7 +407,7 @@ impl Metronome<'_> {
             planned,
             sent: count.sent,
             ok_within: count.ok.total(),
-            answered_within: count.answered.total(),
+            answered_within: count.ok.and(count.refused).total(),
             tallies: count.tallies,
             lateness: count.lateness,
             late_ranks: Vec::new(),

@@ -49,6 +49,15 @@ impl InTime {
     pub fn total(self) -> u64 {
         self.own + self.earlier.min(self.late)
     }
+
+    /// These and the others.
+    pub fn and(self, others: Self) -> Self {
+        Self {
+            own: self.own + others.own,
+            earlier: self.earlier + others.earlier,
+            late: self.late + others.late,
+        }
+    }
 }
 
 /// A good reply whose latency waits for the others of the same look.
@@ -90,7 +99,8 @@ pub struct Count<'a> {
     pub sent: u64,
     pub unsent: u64,
     pub ok: InTime,
-    pub answered: InTime,
+    /// Answers that are errors.
+    pub refused: InTime,
     pub in_flight: u64,
     pub idle: Duration,
     /// The transport refused a request, and what was due meanwhile has not all gone out yet.
@@ -130,7 +140,7 @@ impl<'a> Count<'a> {
             sent: 0,
             unsent: 0,
             ok: InTime::default(),
-            answered: InTime::default(),
+            refused: InTime::default(),
             in_flight: 0,
             idle: Duration::ZERO,
             behind: false,
@@ -189,10 +199,7 @@ impl<'a> Count<'a> {
         if is_answer {
             let is_own = flight.counted_in == self.point;
             let is_within = completion.done >= self.counted_from && completion.done < self.end;
-            self.answered.count(is_own, is_within);
-            if ok {
-                self.ok.count(is_own, is_within);
-            }
+            (if ok { &mut self.ok } else { &mut self.refused }).count(is_own, is_within);
             self.answered_at = Some(completion.done);
             self.sent_since_answer = 0;
         }

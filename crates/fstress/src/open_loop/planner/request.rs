@@ -40,7 +40,8 @@ impl Planner {
     pub fn request<'a>(&'a self, planned: &Planned, names: &'a mut NameBuffers) -> Request<'a> {
         let set = &self.set;
         let dir_handle = |dir| HandleRef(set.directory_handle(dir).unwrap_or_default());
-        let object = match planned.target {
+        // Each is looked up for the operations that name it.
+        let object = || match planned.target {
             Target::None => dir_handle(DirectoryId::ROOT),
             Target::File(file) => HandleRef(set.file_handle(file).unwrap_or_default()),
             Target::Dir(dir) => dir_handle(dir),
@@ -52,24 +53,24 @@ impl Planner {
         };
         let parent = || dir_handle(set.file_parent(file.expect("an operation on a file")));
         let file_name = || set.file_name(file.expect("an operation on a file"));
-        let new_dir = dir_handle(planned.dir);
+        let new_dir = || dir_handle(planned.dir);
         match planned.kind {
             OpKind::Null => Request::Null,
-            OpKind::Getattr => Request::Getattr { object },
+            OpKind::Getattr => Request::Getattr { object: object() },
             OpKind::Setattr => {
                 let size = (self.workload.access.setattr == SetattrUse::Truncate).then_some(0);
                 let new = SetAttributes { size, mtime: SetTime::ServerTime, ..UNSET };
-                Request::Setattr { object, new, guard: None }
+                Request::Setattr { object: object(), new, guard: None }
             }
             OpKind::Lookup => {
                 Request::Lookup { dir: parent(), name: names.first.insert(file_name()).as_bytes() }
             }
-            OpKind::Access => Request::Access { object, rights: ALL_RIGHTS },
-            OpKind::Readlink => Request::Readlink { link: object },
-            OpKind::Read => Request::Read { file: object, offset: planned.offset, count: planned.count },
+            OpKind::Access => Request::Access { object: object(), rights: ALL_RIGHTS },
+            OpKind::Readlink => Request::Readlink { link: object() },
+            OpKind::Read => Request::Read { file: object(), offset: planned.offset, count: planned.count },
             OpKind::Write => {
                 let bytes = self.payload.at(planned.offset, planned.count);
-                Request::Write { file: object, offset: planned.offset, bytes, stability: self.stability }
+                Request::Write { file: object(), offset: planned.offset, bytes, stability: self.stability }
             }
             OpKind::Create => {
                 let name = names.first.insert(file_name()).as_bytes();
@@ -93,11 +94,11 @@ impl Planner {
             OpKind::Symlink => {
                 let Target::Link(made) = planned.target else { unreachable!("SYMLINK names a link") };
                 let name = names.first.insert(set.symlink_name(made)).as_bytes();
-                Request::Symlink { dir: new_dir, name, target: LINK_TARGET, new: UNSET }
+                Request::Symlink { dir: new_dir(), name, target: LINK_TARGET, new: UNSET }
             }
             OpKind::Mknod => {
                 let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
-                Request::Mknod { dir: new_dir, name, node: NodeKind::Fifo, new: FILE_ATTRIBUTES }
+                Request::Mknod { dir: new_dir(), name, node: NodeKind::Fifo, new: FILE_ATTRIBUTES }
             }
             OpKind::Rename => {
                 let file = file.expect("RENAME names a file");
@@ -108,22 +109,22 @@ impl Planner {
             }
             OpKind::Link => {
                 let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
-                Request::Link { file: object, dir: new_dir, name }
+                Request::Link { file: object(), dir: new_dir(), name }
             }
             OpKind::Readdir => {
-                Request::Readdir { dir: object, cookie: 0, verifier: [0; 8], count: LISTING_BYTES }
+                Request::Readdir { dir: object(), cookie: 0, verifier: [0; 8], count: LISTING_BYTES }
             }
             OpKind::Readdirplus => Request::Readdirplus {
-                dir: object,
+                dir: object(),
                 cookie: 0,
                 verifier: [0; 8],
                 name_bytes: LISTING_BYTES,
                 reply_bytes: LISTING_BYTES * 4,
             },
-            OpKind::Fsstat => Request::Fsstat { root: object },
-            OpKind::Fsinfo => Request::Fsinfo { root: object },
-            OpKind::Pathconf => Request::Pathconf { object },
-            OpKind::Commit => Request::Commit { file: object, offset: 0, count: 0 },
+            OpKind::Fsstat => Request::Fsstat { root: object() },
+            OpKind::Fsinfo => Request::Fsinfo { root: object() },
+            OpKind::Pathconf => Request::Pathconf { object: object() },
+            OpKind::Commit => Request::Commit { file: object(), offset: 0, count: 0 },
         }
     }
 }
