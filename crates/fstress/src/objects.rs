@@ -189,6 +189,25 @@ impl ObjectSets {
         self.files.end_op(file);
     }
 
+    /// A request that names the file was sent. Unlike [`Self::begin_file_op`] this does not hold the slot: it says whether the
+    /// file may be removed or renamed now without failing a request of ours.
+    #[inline]
+    pub(crate) fn begin_file_request(&mut self, file: FileId) {
+        self.files.begin_request(file);
+    }
+
+    /// A request that names the file was answered or given up.
+    #[inline]
+    pub(crate) fn end_file_request(&mut self, file: FileId) {
+        self.files.end_request(file);
+    }
+
+    /// Whether a request that names the file is not answered yet.
+    #[inline]
+    pub(crate) fn is_file_busy(&self, file: FileId) -> bool {
+        self.files.has_requests(file)
+    }
+
     /// Operations on the file now in flight.
     #[inline]
     pub fn file_ops_in_flight(&self, file: FileId) -> u32 {

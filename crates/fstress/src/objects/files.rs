@@ -58,8 +58,12 @@ struct FileRecord {
     parent: u32,
     name: u32,
     in_flight: u32,
+    // In what would be padding. Once at its maximum it stays there: such a file counts as busy for good.
+    requests: u16,
     flags: FileFlags,
 }
+
+const _: () = assert!(size_of::<FileRecord>() == 24, "ten million files are kept in memory");
 
 const NONE: u32 = u32::MAX;
 const RECORDS_PER_CHUNK: usize = 4096;
@@ -102,6 +106,7 @@ impl Files {
             parent: parent.slot(),
             name: self.new_name(),
             in_flight: 0,
+            requests: 0,
             flags: FileFlags::default(),
         };
         self.count += 1;
@@ -263,6 +268,25 @@ impl Files {
         if record.in_flight == 0 && record.flags.intersects(FileFlags::GONE) {
             self.free(file);
         }
+    }
+
+    #[inline]
+    pub fn begin_request(&mut self, file: FileId) {
+        let requests = &mut self.taken_mut(file).requests;
+        *requests = requests.saturating_add(1);
+    }
+
+    #[inline]
+    pub fn end_request(&mut self, file: FileId) {
+        let requests = &mut self.taken_mut(file).requests;
+        if *requests != u16::MAX {
+            *requests = requests.checked_sub(1).expect("every request that ends has begun");
+        }
+    }
+
+    #[inline]
+    pub fn has_requests(&self, file: FileId) -> bool {
+        self.taken(file).requests > 0
     }
 
     #[inline]

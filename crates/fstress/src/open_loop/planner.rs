@@ -10,12 +10,14 @@
 //! A request for more bytes than the storage takes at once becomes a series of the largest that it takes.
 //!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
-//! [`QUIET`], if another can be found.
-//! Not here: what takes several requests (`series`), what waits for a reply (`pending`), what goes out (`request`).
+//! [`QUIET`], if another can be found, and never while a request that names it is unanswered (`removals`).
+//! Not here: what takes several requests (`series`), what waits for a reply (`pending`), which file goes (`removals`), what goes
+//! out (`request`).
 //! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
 
 mod digest;
 mod pending;
+mod removals;
 mod request;
 mod series;
 
@@ -85,6 +87,9 @@ pub(crate) struct Planner {
     sizes_to_be: HashMap<FileId, u64>,
     /// Removed; their slots are kept a while, so that they come free in the order of the plan.
     deferred_removals: VecDeque<(Instant, FileId)>,
+    /// Chosen to be removed while requests on them were unanswered, with their weights: they get no more requests, and a later
+    /// REMOVE takes them.
+    leaving: VecDeque<(FileId, u32)>,
     /// Written and not committed, with the time of the write.
     uncommitted: VecDeque<(Instant, FileId)>,
     /// Where a file was and what it was called before a RENAME that is not answered yet.
@@ -109,8 +114,6 @@ const GAP: Duration = Duration::from_millis(50);
 /// How long a file must have been left alone before it is removed, in planned time.
 const QUIET: Duration = Duration::from_secs(1);
 const UNCOMMITTED_MAX: usize = 65_536;
-/// Draws of a file to remove before the last one is taken as it is.
-const REMOVE_DRAWS: u32 = 32;
 
 impl Planner {
     /// A planner over `set`.
@@ -138,6 +141,7 @@ impl Planner {
             create_states: HashMap::new(),
             sizes_to_be: HashMap::new(),
             deferred_removals: VecDeque::new(),
+            leaving: VecDeque::new(),
             uncommitted: VecDeque::new(),
             renaming: HashMap::new(),
             spare_dirs: VecDeque::new(),
@@ -184,6 +188,7 @@ impl Planner {
         for (_, file) in self.deferred_removals.drain(..) {
             self.set.end_file_op(file);
         }
+        self.keep_leaving();
         for (_, file) in self.uncommitted.drain(..) {
             self.set.mark_file(file, FileFlags::UNCOMMITTED, false);
             self.set.end_file_op(file);
@@ -215,7 +220,8 @@ impl Planner {
         };
         match kind {
             OpKind::Null | OpKind::Fsstat | OpKind::Fsinfo | OpKind::Pathconf => {}
-            OpKind::Getattr | OpKind::Lookup | OpKind::Access => self.plan_on_file(&mut planned, due),
+            OpKind::Getattr | OpKind::Access => self.plan_on_file(&mut planned, due),
+            OpKind::Lookup => self.plan_lookup(&mut planned, due),
             OpKind::Setattr => {
                 self.plan_on_file(&mut planned, due);
                 if let (Target::File(file), SetattrUse::Truncate) =
@@ -256,6 +262,7 @@ impl Planner {
             if planned.kind != OpKind::Remove && planned.extra != HELD {
                 self.set.begin_file_op(file);
             }
+            self.set.begin_file_request(file);
         }
         self.digest.add(&planned);
         planned
@@ -292,6 +299,7 @@ impl Planner {
             _ => {}
         }
         if let Target::File(file) = planned.target {
+            self.set.end_file_request(file);
             self.set.end_file_op(file);
         }
     }
@@ -387,31 +395,6 @@ impl Planner {
         planned.target = Target::File(file);
     }
 
-    fn plan_remove(&mut self, planned: &mut Planned, due: Instant) {
-        let Some(file) = self.quiet_file(due) else { return self.instead(planned) };
-        // Two holds: one until the reply, one until the schedule lets the slot go.
-        self.set.begin_file_op(file);
-        self.set.begin_file_op(file);
-        self.set.mark_file(file, FileFlags::REMOVING, true);
-        self.set.remove_file(file);
-        self.deferred_removals.push_back((due, file));
-        planned.target = Target::File(file);
-    }
-
-    fn plan_rename(&mut self, planned: &mut Planned, due: Instant) {
-        match self.quiet_file(due) {
-            Some(file) if !self.renaming.contains_key(&file) => {
-                let before = (self.set.file_parent(file), self.set.file_name(file));
-                let dir = self.pick_dir();
-                self.set.rename_file(file, dir);
-                self.renaming.insert(file, before);
-                self.touch(file, due);
-                planned.target = Target::File(file);
-            }
-            _ => self.instead(planned),
-        }
-    }
-
     fn plan_mkdir(&mut self, planned: &mut Planned) {
         let parent = self.pick_dir();
         planned.target = Target::Dir(self.set.insert_directory(parent, 0));
@@ -440,24 +423,6 @@ impl Planner {
         Some(file)
     }
 
-    /// Any file, all with equal chance, that was left alone for a while: by popularity the set would lose its
-    /// popular files first.
-    fn quiet_file(&mut self, due: Instant) -> Option<FileId> {
-        let now_ms = self.ms(due);
-        let mut file = self.set.select_file_uniformly(&mut self.targets)?;
-        for _ in 0..REMOVE_DRAWS {
-            let used_ms = self.last_used_ms.get(file.slot() as usize).copied().unwrap_or(0);
-            let young = self.create_states.contains_key(&file);
-            if !young
-                && (used_ms == 0 || self.closed || now_ms.saturating_sub(used_ms) >= QUIET.as_millis() as u32)
-            {
-                return Some(file);
-            }
-            file = self.set.select_file_uniformly(&mut self.targets)?;
-        }
-        (!self.create_states.contains_key(&file)).then_some(file)
-    }
-
     fn pick_dir(&mut self) -> DirectoryId {
         self.set.select_directory(&mut self.targets).unwrap_or(DirectoryId::ROOT)
     }
@@ -480,10 +445,6 @@ impl Planner {
     #[inline]
     fn ms(&self, due: Instant) -> u32 {
         self.point_begin_ms + due.saturating_duration_since(self.point_begin).as_millis() as u32
-    }
-
-    fn is_going(&self, file: FileId) -> bool {
-        self.set.file_flags(file).contains(FileFlags::REMOVING)
     }
 
     /// Bytes of one request, of those that the workload wants at a time.
@@ -509,3 +470,6 @@ impl Planner {
         let _removed = self.set.remove_directory(dir);
     }
 }
+
+#[cfg(test)]
+mod tests;
