@@ -39,6 +39,11 @@ const REFUSED: [&str; 15] = [
     "store",
     "history",
 ];
+/// Whether a run of a matrix may have this flag.
+pub fn takes(flag: &str) -> bool {
+    !REFUSED.contains(&flag)
+}
+
 /// A mistyped list should not measure for a week.
 const RUNS_MAX: usize = 200;
 

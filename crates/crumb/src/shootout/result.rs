@@ -11,6 +11,7 @@ use report::compare::{self, Against, Comparison, Side, Verdict};
 use report::figure_text;
 use serde::Serialize;
 
+use super::advice;
 use super::limit::{self, Limit};
 use super::measure::{Measured, Outcome};
 use super::plan::{Plan, Planned, PlannedRow};
@@ -275,6 +276,7 @@ fn cell(
         }
         (_, None, None, None) => (State::NotMeasured, None),
     };
+    let why = why.map(|why| advice::fitted(&why));
     let last = measured.runs.iter().rev().find(|run| run.verdict.valid);
     let rate_text = match (rate, metric) {
         (Some(rate), Some(metric)) => figure_text(as_rate(metric, 1.0).0, rate),

@@ -83,9 +83,11 @@ const QUICK_BYTES_MAX: f64 = 64e6;
 const FULL_BYTES_MAX: f64 = 2e9;
 const FILES_MAX: f64 = 20_000.0;
 
-const FILES_MIN: f64 = 8.0;
+// As many as a closed loop keeps requests: with fewer, files that are being filled were most of the set, and each removal met a file in
+// use.
+const FILES_MIN: f64 = 64.0;
 
-/// The flags of a set of at most these bytes, about: as many files as fit, and smaller ones where fewer than a handful would.
+/// The flags of a set of at most these bytes, about: as many files as fit, and smaller ones where too few would.
 fn set_of(workload: &Workload, bytes_max: f64) -> String {
     let each = workload.bytes_expected(10_000) / 10_000.0;
     let files = (bytes_max / each.max(1.0)).clamp(FILES_MIN, FILES_MAX.min(bytes_max / 32e3));
@@ -132,8 +134,8 @@ mod tests {
     #[test]
     fn files_of_a_quick_run_are_few_where_they_are_large_and_small_where_they_would_be_too_few() {
         let of = |name: &str| set_of(&Workload::builtin(name).unwrap(), QUICK_BYTES_MAX);
-        assert_eq!(of("p2p"), "--files 17");
-        assert_eq!(of("database"), "--files 8 --file-size 8000000");
+        assert_eq!(of("p2p"), "--files 64 --file-size 1000000");
+        assert_eq!(of("database"), "--files 64 --file-size 1000000");
         assert_eq!(of("mail"), "--files 2000");
     }
 
