@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nfs::NfsError;
+use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,10 +33,25 @@ pub struct Interruption {
     /// Signals are listened to.
     listens: Arc<AtomicBool>,
     leaves: Arc<Mutex<Vec<String>>>,
+    /// Process groups of commands of the user's that are under way.
+    groups: Arc<Mutex<Vec<Pid>>>,
     /// The run has shown its results, and only removes its files.
     cleaning: Arc<AtomicBool>,
     /// Say on standard error what a signal does.
     speaks: bool,
+}
+
+/// A process group that does not outlive this process, even if a second signal ends it at once.
+#[derive(Debug)]
+pub struct OwnGroup {
+    group: Pid,
+    groups: Arc<Mutex<Vec<Pid>>>,
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| *group != self.group);
+    }
 }
 
 /// Something that is removed before the verb ends, unless a second signal ends it at once.
@@ -80,6 +96,18 @@ impl Interruption {
         let what = what.into();
         self.leaves.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
         Leaving { what, leaves: Arc::clone(&self.leaves) }
+    }
+
+    /// Notes that the process group is there until the value is dropped.
+    pub fn owns_group(&self, group: Pid) -> OwnGroup {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+        OwnGroup { group, groups: Arc::clone(&self.groups) }
+    }
+
+    fn kill_groups(&self) {
+        for group in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
     }
 
     /// What the first signal does, and the next one would.
@@ -173,6 +201,7 @@ fn listen(interruption: Interruption, wake: impl Fn() + Send + 'static) -> anyho
                 let _ = std::io::stderr().write_all(interruption.first_words().as_bytes());
             }
             if is_another || is_first && is_at_once {
+                interruption.kill_groups();
                 // The terminal may be gone.
                 let _ = std::io::stderr().write_all(interruption.last_words().as_bytes());
                 std::process::exit(INTERRUPTED.into());

@@ -179,3 +179,37 @@ fn ctrl_c_removes_the_files_and_prints_what_was_measured() {
     assert!(out.contains("postmark") && out.contains("not measured"), "{out}");
     assert!(is_empty(&bench.path("a")) && is_empty(&bench.path("b")));
 }
+
+/// Symptom: one SIGTERM or Ctrl-C did not end a shootout whose hook hung.
+#[test]
+fn one_signal_ends_a_hook_that_hangs_and_the_shootout() {
+    let bench = bench();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args(WORDS)
+        .args([
+            "--rounds",
+            "1",
+            "--prepare",
+            "touch begun; sleep 60; touch slept",
+            "--cleanup",
+            "touch cleaned",
+        ])
+        .current_dir(bench.directory())
+        .env("CRUMB_STORE", bench.path("runs.db"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !bench.path("begun").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(!said.contains("--prepare failed") && !bench.path("slept").exists(), "{said}");
+    assert!(bench.path("cleaned").exists() && is_empty(&bench.path("a")) && is_empty(&bench.path("b")));
+}

@@ -3,6 +3,7 @@
 mod flags;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use measure::RunRecord;
@@ -31,7 +32,12 @@ pub fn run(args: &ShootoutArgs, context: &Context) -> anyhow::Result<ExitStatus>
     plan.check(context, &stop)?;
     note(context, wrapped("", &format!("Measuring {}.", plan.totals())).trim_end());
     note(context, "Ctrl-C ends it with what it has.");
-    let hooks = Hooks { prepare: args.prepare.clone(), cleanup: args.cleanup.clone() };
+    let hooks = Hooks {
+        prepare: args.prepare.clone(),
+        cleanup: args.cleanup.clone(),
+        stop: Arc::clone(&stop),
+        interruption: context.interruption.clone(),
+    };
     let outcome = Measuring { plan: &plan, hooks: &hooks, output: &args.output, context, stop: &stop }.all();
     args.finish(&plan, outcome, context)
 }
