@@ -14,7 +14,7 @@ use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::terminal::output::{can_be_written, is_same_place, note, print, refuse_store, say};
+use crate::terminal::output::{can_be_written, is_same_place, note, print, refuse_store, say, write_file};
 use crate::terminal::tables::verdict;
 
 /// Where results go besides the terminal; the same for every benchmark.
@@ -307,7 +307,7 @@ impl OutputArgs {
             if is_stdout(&self.json) {
                 print(&format!("{json}\n"))?;
             } else {
-                std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+                write_file(path, &json)?;
             }
         }
         if let Some(path) = &self.report {
@@ -316,7 +316,7 @@ impl OutputArgs {
             if is_stdout(&self.report) {
                 print(&page)?;
             } else {
-                std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+                write_file(path, &page)?;
             }
         }
         Ok(())

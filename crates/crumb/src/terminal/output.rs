@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use crate::context::Context;
 use crate::exit::BadUsage;
@@ -30,7 +34,47 @@ pub fn write_to(path: &Path, text: &str) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return print(text);
     }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    write_file(path, text)
+}
+
+/// Makes a file for results, or empties the one that is there. A pipe is opened as it is, if somebody reads from it.
+///
+/// # Errors
+/// When it cannot be opened; at once where that would wait for a reader.
+pub fn create_file(path: &Path) -> anyhow::Result<fs::File> {
+    let cannot = || format!("cannot write {}", path.display());
+    let mut how = fs::OpenOptions::new();
+    // As a number: std has no type for flags.
+    how.write(true).create(true).truncate(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let file = how.open(path).map_err(|error| of_pipe(path, error)).with_context(cannot)?;
+    // Only opening may not wait: what a reader takes slowly is written slowly.
+    let flags = fcntl_getfl(&file).with_context(cannot)?;
+    fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK)).with_context(cannot)?;
+    Ok(file)
+}
+
+/// Writes a result to the file that the user named for it.
+///
+/// # Errors
+/// As [`create_file`], or when it cannot be written.
+pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = create_file(path)?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A pipe that nobody reads from is an error by a number that says something else (`No such device or address`).
+fn of_pipe(path: &Path, error: io::Error) -> anyhow::Error {
+    if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe(path) {
+        return anyhow!(
+            "nobody reads from this pipe; start its reader first, as in `cat {} &`",
+            path.display()
+        );
+    }
+    error.into()
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
 }
 
 /// Prints a note on standard error, unless `--quiet`.
@@ -47,13 +91,17 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Finds out whether a file can be written, and leaves it as it is, or away. Pipes and devices are taken on trust, as
-/// opening one may wait.
+/// Finds out whether a file can be written, and leaves it as it is, or away. A pipe is held open until the process ends, so that
+/// its reader does not see an end before the result. Devices are taken on trust.
 ///
 /// # Errors
 /// When it cannot.
 pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
     parent_is_there(path)?;
+    if is_pipe(path) {
+        let _held = create_file(path)?.into_raw_fd();
+        return Ok(());
+    }
     let there = fs::metadata(path);
     if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
@@ -178,7 +226,7 @@ impl Destination {
         refuse_store(context, path)?;
         let path = path.clone();
         let failed = move |path: &Path| format!("cannot write {}", path.display());
-        let mut file = fs::File::create(&path).with_context(|| failed(&path))?;
+        let mut file = create_file(&path)?;
         Ok(Box::new(move |text| file.write_all(text.as_bytes()).with_context(|| failed(&path))))
     }
 
@@ -191,7 +239,7 @@ impl Destination {
             Self::Stdout => print(text),
             Self::File(path) => {
                 refuse_store(context, path)?;
-                fs::write(path, text).with_context(|| format!("{}: cannot write {what}", path.display()))?;
+                write_file(path, text).with_context(|| format!("cannot write {what}"))?;
                 note(context, &format!("wrote {what} to {}", path.display()));
                 Ok(())
             }
@@ -268,6 +316,31 @@ mod tests {
         fs::write(&end, "kept").unwrap();
         can_be_written(&link).unwrap();
         assert_eq!(fs::read_to_string(&end).unwrap(), "kept");
+    }
+
+    /// Symptom: a run with `--json PIPE` waited at its begin or end for somebody to read from the pipe.
+    #[test]
+    fn a_pipe_that_nobody_reads_is_refused_at_once_and_a_read_one_gets_the_result_whole() {
+        let bench = tempfile::tempdir().unwrap();
+        let pipe = bench.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        for refused in [can_be_written(&pipe), write_to(&pipe, "x"), create_file(&pipe).map(|_| ())] {
+            let wrong = format!("{:#}", refused.unwrap_err());
+            assert!(wrong.contains("nobody reads from this pipe"), "{wrong}");
+        }
+        // Larger than a pipe holds: it must be written as slowly as it is read.
+        let text = "result ".repeat(100_000);
+        let (path, wanted) = (pipe.clone(), text.len());
+        let reader = std::thread::spawn(move || {
+            let mut read = vec![0; wanted];
+            fs::File::open(path).unwrap().read_exact(&mut read).map(|()| read)
+        });
+        // Until the reader is there.
+        while can_be_written(&pipe).is_err() {
+            std::thread::yield_now();
+        }
+        write_to(&pipe, &text).unwrap();
+        assert!(reader.join().unwrap().unwrap() == text.as_bytes());
     }
 
     /// Symptom: a label with U+202E turned the rest of its line around. Cause: only control characters were replaced, and

@@ -19,7 +19,7 @@ use self::texts::{comparison_text, feed_text, figure_text, import_text, mostly_b
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{named, wrapped};
-use crate::output::{note, print};
+use crate::output::{note, print, write_file};
 use crate::progress::Progress;
 use crate::signals;
 use crate::verbs::feed_verify;
@@ -138,6 +138,6 @@ fn write_json(path: &Path, feed: &Feed, stat: &Stat, top: usize) -> anyhow::Resu
         return print(&json);
     }
     crate::output::refuse_database(path)?;
-    std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    write_file(path, &json)?;
     print(&(feed_text(feed) + &stat_text(stat, top)))
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
-use crate::output::{Destination, is_same_place, note, print, refuse_store, results_directory};
+use crate::output::{Destination, is_same_place, note, print, refuse_store, results_directory, write_file};
 
 /// Draw runs as one HTML file that works offline
 ///
@@ -82,7 +82,7 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             .with_context(|| format!("{}: cannot make this directory", directory.display()))?;
         for (name, text) in &plots {
             let path = directory.join(name);
-            fs::write(&path, text).with_context(|| format!("{}: cannot write the plot", path.display()))?;
+            write_file(&path, text).context("cannot write the plot")?;
         }
         if plots.is_empty() {
             note(
@@ -113,8 +113,7 @@ fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Co
         Destination::Stdout => print(&page)?,
         Destination::File(path) => {
             refuse_store(context, &path)?;
-            fs::write(&path, &page)
-                .with_context(|| format!("{}: cannot write the report", path.display()))?;
+            write_file(&path, &page).context("cannot write the report")?;
             if !context.quiet {
                 let points = match runs.iter().map(|run| run.points.len()).sum() {
                     0 => String::new(),
