@@ -95,9 +95,8 @@ impl Plan {
             }
         }
         let targets: Vec<Target> = self.sides.iter().map(|side| side.target.clone()).collect();
-        for (number, PlannedRow { row, cells }) in self.rows.iter_mut().enumerate() {
-            let mut supplies =
-                Supplies { number: number as u32, targets: targets.clone(), feed: None, held: vec![] };
+        for PlannedRow { row, cells } in &mut self.rows {
+            let mut supplies = Supplies { targets: targets.clone(), feed: None, held: vec![] };
             for cell in cells {
                 if let Planned::Ready { cell, .. } = cell {
                     cell.supply(&mut supplies, context, stop).with_context(|| row.name.clone())?;

@@ -61,6 +61,8 @@ Examples:
     crumb clean /mnt/disk --dry-run
   Remove it from a filer:
     crumb clean nfs://filer/vol
+  The feed that a killed run of netnews made up is in the directory for temporary files:
+    crumb clean /tmp
 
 Exit status: 0 done, or nothing to do, 1 something could not be removed, 2 wrong usage, 130 interrupted.";
 

@@ -297,6 +297,47 @@ fn the_feed_made_up_for_a_run_goes_also_when_the_run_was_killed_and_room_is_look
     assert_eq!((entries(temporary.path()), entries(target.path())), (0, 0));
 }
 
+/// Symptom: whoever made `crumb-feed-1` to `crumb-feed-4194304` in /tmp kept every run of netnews there from beginning, and nothing
+/// but the next run removed what a killed one had left.
+#[test]
+fn the_feed_of_a_killed_run_has_a_name_that_cannot_be_foreseen_and_is_found_by_clean() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (bench, target, temporary) = (Bench::new(), target(), target());
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("crumb"));
+    command.args(["run", "netnews", target.path().to_str().unwrap(), "--articles", "300000", "--no-store"]);
+    command.env("TMPDIR", temporary.path()).current_dir(bench.path("")).stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let pid = child.id();
+    let folders = || -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(temporary.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let feed = loop {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        if let Some(feed) = folders().into_iter().find(|folder| folder.join("feed").exists()) {
+            break feed;
+        }
+        std::thread::yield_now();
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let name = feed.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(name.strip_prefix("crumb-feed-").is_some_and(|random| random.len() == 16), "{name}");
+    assert_ne!(name, format!("crumb-feed-{pid}"));
+    assert_eq!(feed.metadata().unwrap().mode() & 0o777, 0o700);
+    // Not a run's: a link, and a name that would colour the terminal.
+    std::os::unix::fs::symlink(bench.path(""), temporary.path().join("crumb-feed-link")).unwrap();
+    std::fs::create_dir(temporary.path().join("crumb-feed-\u{1b}[31m")).unwrap();
+    let place = temporary.path().to_str().unwrap();
+    let shown = bench.fine(&["clean", place, "--dry-run"]);
+    let line = shown.lines().find(|line| line.contains(&name)).unwrap_or_else(|| panic!("{shown}"));
+    assert!(line.contains("left over") && !shown.contains('\u{1b}'), "{shown}");
+    let shown = bench.fine(&["clean", place]);
+    assert!(shown.contains("Removed 1 directory"), "{shown}");
+    assert_eq!(folders().len(), 2, "{shown}");
+    assert!(bench.path("").is_dir());
+}
+
 /// Symptom: a pack: target left a store of up to 10 GB.
 #[test]
 fn a_packed_store_made_for_a_run_goes_with_it_unless_the_spool_is_kept() {

@@ -8,8 +8,15 @@ use measure::proc::MountInfo;
 use serde::Serialize;
 
 /// Directories of runs are called one of these and a name.
-const PREFIXES: [&str; 5] =
-    ["crumb-fstress-", "crumb-postmark-", "crumb-netnews-", "crumb-dirscale-", doctor::PREFIX];
+const PREFIXES: [&str; 6] = [
+    "crumb-fstress-",
+    "crumb-postmark-",
+    "crumb-netnews-",
+    "crumb-dirscale-",
+    // Made up for a run of netnews, in the directory for temporary files.
+    "crumb-feed-",
+    doctor::PREFIX,
+];
 
 /// What a directory in the target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -63,8 +63,6 @@ pub trait Cell {
 
 /// What the runs of one workload share; removed when it is dropped.
 pub struct Supplies {
-    /// Keeps the folders of several workloads apart.
-    pub number: u32,
     /// All targets of the workload.
     pub targets: Vec<Target>,
     /// A feed, once it is made.

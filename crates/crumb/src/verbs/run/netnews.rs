@@ -66,7 +66,7 @@ impl NetnewsArgs {
         self.something_to_judge(&sides)?;
         on_all(group, "mounting each side", try_mounts(&sides))?;
         // Made once, so that all runs of a series store the same bytes.
-        let made_up = self.place_for_feed(group.rank(), &sides);
+        let made_up = self.place_for_feed(&sides);
         let _leaving = (self.feed.is_none()).then(|| {
             let path = made_up.path.parent().unwrap_or(&made_up.path).display();
             context

@@ -31,7 +31,7 @@ impl Cell for NetnewsArgs {
             return Ok(());
         }
         if supplies.feed.is_none() {
-            let made_up = self.place_for_feed(supplies.number, &Sides::on(&supplies.targets));
+            let made_up = self.place_for_feed(&Sides::on(&supplies.targets));
             let folder = made_up.path.parent().unwrap_or(&made_up.path).display();
             let leaving = context
                 .interruption

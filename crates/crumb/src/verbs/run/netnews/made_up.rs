@@ -1,21 +1,26 @@
 //! The feed that is made up for a run which names none: where it is put, and that it goes again.
 //!
 //! ```text
-//! TMPDIR/crumb-feed-PID[-rRANK]/lock     held by the process: what no process holds was left by one that was killed,
-//!                                        and goes when the next run begins
-//! TMPDIR/crumb-feed-PID[-rRANK]/feed/    the feed
+//! TMPDIR/crumb-feed-RANDOM/crumb-run    the mark of the run, by which `crumb clean TMPDIR` knows what a killed one left
+//! TMPDIR/crumb-feed-RANDOM/lock         held by the process: what no process holds goes when the next run begins
+//! TMPDIR/crumb-feed-RANDOM/feed/        the feed
 //! ```
+//!
+//! Always holds: no other user can foresee the name and put something in its place; the folder is private to its user.
 //!
 //! Reading the feed should cost the storage under test nothing: without TMPDIR it is put into the first of /tmp and
 //! /var/tmp that is on another file system and has room for it.
 
 use std::cell::OnceCell;
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
+use std::collections::hash_map::RandomState;
+use std::fs::{self, DirBuilder, File};
+use std::hash::BuildHasher as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use files::{LocalFs, write_run_mark};
 use report::bytes_text;
 
 use crate::context::Context;
@@ -24,7 +29,7 @@ use crate::output::note;
 const PREFIX: &str = "crumb-feed-";
 const LOCK: &str = "lock";
 const FEED: &str = "feed";
-/// One without a lock is of a version that had none, or of a process that is just making it.
+/// One without a lock is of a version that had none, or of a process that is just making it. Its name ends with the process.
 const OLD: Duration = Duration::from_secs(86_400);
 
 /// A folder for a feed that nobody named, gone with the run.
@@ -37,9 +42,8 @@ pub(super) struct MadeUp {
 }
 
 impl MadeUp {
-    /// Where `bytes` go while `targets` are measured; nothing is made yet. Of several ranks some may have the same process
-    /// number and share the folder for temporary files.
-    pub fn folder(rank: u32, targets: &[PathBuf], bytes: u64) -> Self {
+    /// Where `bytes` go while `targets` are measured; nothing is made yet.
+    pub fn folder(targets: &[PathBuf], bytes: u64) -> Self {
         let named = std::env::var_os("TMPDIR").filter(|path| !path.is_empty()).map(PathBuf::from);
         let bases = named.map_or_else(|| vec!["/tmp".into(), "/var/tmp".into()], |path| vec![path]);
         let devices: Vec<u64> = targets.iter().filter_map(|target| device_of(target)).collect();
@@ -47,8 +51,9 @@ impl MadeUp {
         let fits = |base: &&PathBuf| free_bytes(base).is_some_and(|free| free > bytes);
         let apart = bases.iter().filter(|base| !shares(base)).find(fits);
         let base = apart.or_else(|| bases.iter().find(fits)).unwrap_or(&bases[0]).clone();
-        let own = if rank == 0 { String::new() } else { format!("-r{rank}") };
-        let folder = base.join(format!("{PREFIX}{}{own}", std::process::id()));
+        // By the system's random numbers: the keys of std's hasher are.
+        let random = RandomState::new().hash_one(std::process::id());
+        let folder = base.join(format!("{PREFIX}{random:016x}"));
         Self { path: folder.join(FEED), shares_a_disk: shares(&base), base, held: OnceCell::new() }
     }
 
@@ -70,8 +75,9 @@ impl MadeUp {
                 bytes_text(bytes)
             );
         }
-        let make = || -> std::io::Result<File> {
-            fs::create_dir(folder)?;
+        let make = || -> anyhow::Result<File> {
+            DirBuilder::new().mode(0o700).create(folder)?;
+            write_run_mark(&LocalFs::open(folder)?)?;
             // Under another name until it is held: one that is not is removed.
             let new = folder.join(format!("{LOCK}.new"));
             let file = File::create(&new)?;

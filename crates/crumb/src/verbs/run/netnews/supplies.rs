@@ -63,8 +63,8 @@ impl NetnewsArgs {
     }
 
     /// Where a feed is made up for runs on these sides.
-    pub(super) fn place_for_feed(&self, rank: u32, sides: &Sides) -> MadeUp {
-        MadeUp::folder(rank, &self.local_directories(sides), self.feed_bytes())
+    pub(super) fn place_for_feed(&self, sides: &Sides) -> MadeUp {
+        MadeUp::folder(&self.local_directories(sides), self.feed_bytes())
     }
 
     /// Directories of this machine that are written to or measured.
