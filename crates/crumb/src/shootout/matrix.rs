@@ -133,7 +133,7 @@ fn rows_of(entry: &Table, seed: u32) -> anyhow::Result<Vec<Row>> {
         let first = name.unwrap_or(benchmark);
         let differs = differs.join(", ");
         let name = if differs.is_empty() { first.to_owned() } else { format!("{first}: {differs}") };
-        Row { name, about: String::new(), benchmark: benchmark.to_owned(), flags }
+        Row { name, words: String::new(), about: String::new(), benchmark: benchmark.to_owned(), flags }
     };
     Ok(combined.into_iter().map(row).collect())
 }

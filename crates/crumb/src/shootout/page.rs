@@ -15,16 +15,7 @@ pub fn page(table: &Table, plan: &Plan, command: &[String]) -> GridPage {
         title: names.join(" against "),
         sentence: table.sentence.clone(),
         notes: table.notes.clone(),
-        legend: vec![
-            format!(
-                "Each figure is a rate: more is faster. Below it stands how many times as fast the target is as {first} (×2 is twice as fast), \
-                 and the range in which that ratio lies with 95% confidence. A difference counts as shown when that range leaves out 1."
-            ),
-            "The limit is what held the run up: “memory” means that the data never left memory, so that the figure says nothing about a disk; \
-             “storage” that the storage was always waited for; “CPU” that the machine computed most of the time; “unclear” that neither device nor CPU was \
-             the limit alone; “not named” that the benchmark does not say."
-                .to_owned(),
-        ],
+        legend: legend(first, names.len()),
         heads: table
             .sides
             .iter()
@@ -35,9 +26,28 @@ pub fn page(table: &Table, plan: &Plan, command: &[String]) -> GridPage {
     }
 }
 
+/// How to read a cell.
+fn legend(first: &str, sides: usize) -> Vec<String> {
+    let rate = "Each figure is a rate: more is faster.".to_owned();
+    let rate = match sides {
+        1 => rate,
+        _ => format!(
+            "{rate} Below it stands how many times as fast the target is as {first} (×2 is twice as fast), and the range in which that \
+             ratio lies with 95% confidence. A difference counts as shown when that range leaves out 1."
+        ),
+    };
+    vec![
+        rate,
+            "The limit is what held the run up: “memory” means that the data never left memory, so that the figure says nothing about a disk; \
+             “storage” that the storage was always waited for; “CPU” that the machine computed most of the time; “unclear” that neither device nor CPU was \
+             the limit alone; “not named” that the benchmark does not say."
+                .to_owned(),
+    ]
+}
+
 fn page_row(row: &TableRow) -> Row {
     Row {
-        name: row.workload.clone(),
+        name: row.title(),
         about: row.about.clone(),
         figure: row.figure.clone(),
         cells: row.cells.iter().enumerate().map(|(side, cell)| page_cell(row, side, cell)).collect(),
@@ -74,9 +84,14 @@ fn page_cell(row: &TableRow, side: usize, cell: &Cell) -> PageCell {
 fn how(plan: &Plan, command: &[String]) -> Vec<String> {
     vec![
         format!(
-            "Crumb measured each workload {} on every target, one run at a time. In each round it went through the targets in turn, and in the \
-             next one backwards, so that what changes on the machine with time hits all targets alike.",
-            counted(plan.rounds as usize, "time", "times")
+            "Crumb measured each workload {}{}",
+            counted(plan.rounds as usize, "time", "times"),
+            match plan.sides.len() {
+                1 => ", one run at a time.",
+                _ =>
+                    " on every target, one run at a time. In each round it went through the targets in turn, and in the next one \
+                     backwards, so that what changes on the machine with time hits all targets alike.",
+            }
         ),
         format!(
             "A run was ended after {} at the latest. Runs beside which other programs disturbed the machine were measured once more. Each \

@@ -250,6 +250,7 @@ mod tests {
     fn a_flag_that_the_benchmark_lacks_is_named_with_its_row() {
         let row = Row {
             name: "mine".to_owned(),
+            words: String::new(),
             about: String::new(),
             benchmark: "postmark".to_owned(),
             flags: vec!["--nmber".to_owned(), "3".to_owned()],

@@ -40,10 +40,23 @@ pub struct TableSide {
     pub target: String,
 }
 
+impl TableRow {
+    /// `postmark (mail server, one request after the other)`.
+    pub fn title(&self) -> String {
+        if self.words.is_empty() {
+            self.workload.clone()
+        } else {
+            format!("{} ({})", self.workload, self.words)
+        }
+    }
+}
+
 /// A row.
 #[derive(Debug, Serialize)]
 pub struct TableRow {
     pub workload: String,
+    /// Which programs work so.
+    pub words: String,
     pub about: String,
     /// What the rate counts.
     pub figure: String,
@@ -174,6 +187,7 @@ fn row(planned: &PlannedRow, cells: &[Measured]) -> TableRow {
         cells.map(|(((measured, planned), rate), ratio)| cell(measured, planned, rate, ratio, metric));
     TableRow {
         workload: planned.row.name.clone(),
+        words: planned.row.words.clone(),
         about: planned.row.about.clone(),
         figure: metric.map_or_else(String::new, figure_title),
         metric: metric.map_or_else(String::new, |metric| metric.name.clone()),
@@ -298,12 +312,18 @@ fn cell(
 /// Who is fastest in how many workloads.
 fn sentence(table: &Table) -> String {
     let compared: Vec<&TableRow> = table.rows.iter().filter(|row| row.fastest.is_some()).collect();
+    if table.sides.len() == 1 {
+        let has_rate = |row: &&TableRow| row.cells.iter().any(|cell| cell.rate.is_some());
+        let workloads = counted(table.rows.len(), "workload", "workloads");
+        let measured = table.rows.iter().filter(has_rate).count();
+        let name = &table.sides[0].name;
+        return format!(
+            "{measured} of {workloads} have a figure on {name}; a second target would be compared with it."
+        );
+    }
     if compared.is_empty() {
-        return match table.sides.len() {
-            1 => format!("{} alone was measured: there is nothing to compare it with.", table.sides[0].name),
-            _ => "No workload has figures of two targets, so nothing can be said about which is faster."
-                .to_owned(),
-        };
+        return "No workload has figures of two targets, so nothing can be said about which is faster."
+            .to_owned();
     }
     let any_shown = compared.iter().any(|row| row.is_shown);
     let counts = |row: &TableRow| row.is_shown || !any_shown;
@@ -312,7 +332,12 @@ fn sentence(table: &Table) -> String {
         .filter(|(_, wins)| *wins > 0)
         .collect();
     wins.sort_by_key(|(side, wins)| (std::cmp::Reverse(*wins), *side));
-    let of = counted(compared.len(), "workload", "workloads");
+    // What was compared, and of how many, so that nobody takes the one for the other.
+    let all = table.rows.len();
+    let of = match compared.len() {
+        compared if compared == all => counted(all, "workload", "workloads"),
+        compared => format!("the {compared} of {} that were compared", counted(all, "workload", "workloads")),
+    };
     let mut parts = wins.iter().enumerate().map(|(at, (side, wins))| {
         let name = &table.sides[*side].name;
         if at == 0 { format!("{name} is fastest in {wins} of {of}") } else { format!("{name} in {wins}") }
@@ -328,10 +353,36 @@ fn sentence(table: &Table) -> String {
     text + "."
 }
 
+/// Workloads that are in no comparison, each with the reason.
+fn left_out(table: &Table) -> Option<String> {
+    if table.sides.len() < 2 {
+        return None;
+    }
+    let word = |cell: &Cell| match cell.state {
+        State::Valid => None,
+        State::Invalid => Some("INVALID"),
+        State::Failed => Some("failed"),
+        State::NotPossible => Some("not possible"),
+        State::NotMeasured => Some("not measured"),
+    };
+    let of_row = |row: &TableRow| {
+        let cells = table.sides.iter().zip(&row.cells);
+        let words: Vec<String> =
+            cells.filter_map(|(side, cell)| Some(format!("{} on {}", word(cell)?, side.name))).collect();
+        format!("{} ({})", row.workload, words.join(", "))
+    };
+    let rows: Vec<String> = table.rows.iter().filter(|row| row.fastest.is_none()).map(of_row).collect();
+    let number = counted(rows.len(), "workload has", "workloads have");
+    (!rows.is_empty()).then(|| {
+        format!("{number} no figures of two targets and no part in the comparison: {}.", rows.join(", "))
+    })
+}
+
 fn notes(table: &Table) -> Vec<String> {
     let cells = || table.rows.iter().flat_map(|row| &row.cells);
     let count = |state: State| cells().filter(|cell| cell.state == state).count();
     let mut notes = Vec::new();
+    notes.extend(left_out(table));
     if cells().any(|cell| cell.ratio.as_ref().is_some_and(|ratio| ratio.word == "too few rounds")) {
         let least = measure::statistics::SAMPLES_MIN;
         notes.push(format!(

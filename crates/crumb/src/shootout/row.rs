@@ -13,6 +13,8 @@ use crate::exit::BadUsage;
 pub struct Row {
     /// Short, and no other row has it.
     pub name: String,
+    /// Which programs work so, in a few words; nothing for a run of a matrix.
+    pub words: String,
     /// What it is, in one line.
     pub about: String,
     /// The benchmark.
@@ -38,27 +40,31 @@ const NO_STORAGE: &str = "null";
 /// # Errors
 /// When a built-in workload cannot be read.
 pub fn all(extent: Extent, seed: u32) -> anyhow::Result<Vec<Row>> {
-    let row = |name: &str, about: &str, quick: &str, full: &str| {
+    let row = |name: &str, words: &str, about: &str, quick: &str, full: &str| {
         let flags = if extent == Extent::Quick { quick } else { full };
         let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
         flags.extend(["--seed".to_owned(), seed.to_string()]);
-        Row { name: name.to_owned(), about: about.to_owned(), benchmark: name.to_owned(), flags }
+        let (name, words, about) = (name.to_owned(), words.to_owned(), about.to_owned());
+        Row { benchmark: name.clone(), name, words, about, flags }
     };
     let mut rows = vec![
         row(
             "postmark",
+            "mail server, one request after the other",
             "Transactions of a mail server: create, read, append to and delete small files, one after the other",
             "--quick",
             "--preset 2001",
         ),
         row(
             "netnews",
+            "news server",
             "Articles stored by a news server, each a file with its links, while old ones are deleted",
             "--quick --articles 4000",
             "--articles 300000",
         ),
         row(
             "dirscale",
+            "large directories",
             "Operations of a day on large directories: look up, create, remove, list; names in memory",
             "--quick --sizes 256,2048",
             "--warm --sizes 1024,16384 --layout flat",
@@ -69,6 +75,7 @@ pub fn all(extent: Extent, seed: u32) -> anyhow::Result<Vec<Row>> {
         let (quick, full) = (set_of(&workload, QUICK_BYTES_MAX), set_of(&workload, FULL_BYTES_MAX));
         let row = row(
             "fstress",
+            &words_of(&workload.about),
             &workload.about,
             &format!("--workload {name} --quick --rate max {quick} --warm 500ms --measure 3s"),
             &format!("--workload {name} --rate max {full} --warm 5s --measure 30s"),
@@ -76,6 +83,16 @@ pub fn all(extent: Extent, seed: u32) -> anyhow::Result<Vec<Row>> {
         rows.push(Row { name: name.to_owned(), ..row });
     }
     Ok(rows)
+}
+
+/// The program that a workload of fstress is, as its description begins; it keeps many requests under way.
+fn words_of(about: &str) -> String {
+    let program = about.split(':').next().unwrap_or(about);
+    let mut letters = program.chars();
+    let first = letters.next().filter(|_| !program.starts_with("SPEC"));
+    let program =
+        first.map_or_else(|| program.to_owned(), |first| first.to_lowercase().chain(letters).collect());
+    format!("{program}, many requests at once")
 }
 
 /// Bytes that the files of one run have at most, about, so that making them does not take longer than the run.

@@ -47,12 +47,15 @@ pub fn terminal(table: &Table) -> String {
     text.push_str(&if fits { wide } else { long(table) });
     text.push('\n');
     let first = &table.sides[0].name;
+    let compared = match table.sides.len() {
+        1 => String::new(),
+        _ => format!(
+            "×N: N times as fast as {first}, with the 95% interval. *: the fastest, shown against every other. "
+        ),
+    };
     text.push_str(&wrapped(
         "",
-        &format!(
-            "Rates are medians of VALID runs. ×N: N times as fast as {first}, with the 95% interval. *: the fastest, shown against \
-             every other. The last line of a cell: what held the run up."
-        ),
+        &format!("Rates are medians of VALID runs. {compared}The last line of a cell: what held the run up."),
     ));
     for side in &table.sides {
         text.push_str(&wrapped(&format!("{}  ", side.name), &side.target));
@@ -91,7 +94,7 @@ fn wide(table: &Table) -> String {
             line(&|_, cell| limit_word(cell)),
         ];
         lines.extend(more.into_iter().filter(|line| line.iter().any(|cell| !cell.is_empty())));
-        let mut names = folded(vec![vec![row.workload.clone()]], NAME_WIDTH).into_iter().flatten();
+        let mut names = folded(vec![vec![row.title()]], NAME_WIDTH).into_iter().flatten();
         for line in lines {
             rows.push(std::iter::once(names.next().unwrap_or_default()).chain(line).collect());
         }
@@ -119,7 +122,7 @@ fn long(table: &Table) -> String {
     for row in &table.rows {
         for (at, (side, cell)) in table.sides.iter().zip(&row.cells).enumerate() {
             rows.push(vec![
-                if at == 0 { row.workload.clone() } else { String::new() },
+                if at == 0 { row.title() } else { String::new() },
                 side.name.clone(),
                 marked(row, at, cell),
                 cell.ratio_words().unwrap_or_default(),
@@ -158,12 +161,14 @@ pub fn markdown(table: &Table) -> String {
         let cells: Vec<String> = row.cells.iter().map(cell).collect();
         let figure =
             if row.figure.is_empty() { String::new() } else { format!("<br>{}", escaped(&row.figure)) };
-        text.push_str(&format!("| {}{figure} | {} |\n", escaped(&row.workload), cells.join(" | ")));
+        text.push_str(&format!("| {}{figure} | {} |\n", escaped(&row.title()), cells.join(" | ")));
     }
     let first = escaped(&table.sides[0].name);
-    text.push_str(&format!(
-        "\nRates are medians of VALID runs. ×N is N times as fast as {first}, with the 95% interval in brackets.\n"
-    ));
+    let compared = match table.sides.len() {
+        1 => String::new(),
+        _ => format!(" ×N is N times as fast as {first}, with the 95% interval in brackets."),
+    };
+    text.push_str(&format!("\nRates are medians of VALID runs.{compared}\n"));
     table.notes.iter().for_each(|note| text.push_str(&format!("\n- {}", escaped(note))));
     whys(table).iter().for_each(|(of, why)| text.push_str(&format!("\n- {}: {}", escaped(of), escaped(why))));
     // Indented: no path ends such a block.

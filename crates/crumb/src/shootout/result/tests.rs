@@ -9,6 +9,7 @@ fn plan_and_table(cells: [&[(f64, bool)]; 2], metric: &str) -> (Plan, Table) {
     let typed: Vec<side::Named> = ["a=/mnt/a", "b=/mnt/b|<i>"].map(|target| target.parse().unwrap()).into();
     let row = Row {
         name: "postmark".to_owned(),
+        words: "mail server".to_owned(),
         about: "a mail server".to_owned(),
         benchmark: "postmark".to_owned(),
         flags: vec![],
@@ -94,6 +95,49 @@ fn an_invalid_cell_says_so_everywhere_and_is_never_the_fastest() {
         assert!(!shown.contains("987,654") && !shown.contains("987654"), "{shown}");
     }
     assert!(json.contains(r#""state":"invalid""#), "{json}");
+}
+
+/// Symptom: `fastest in 2 of 2 workloads` where ten had been measured: those with INVALID cells were counted nowhere.
+#[test]
+fn the_sentence_counts_all_workloads_and_a_note_names_those_that_were_not_compared() {
+    let (_, mut table) = plan_and_table([&six(1.0), &six(2.0)], RATE);
+    let (_, invalid) = plan_and_table([&six(1.0), &[(1.0, false); 6]], RATE);
+    table.rows.extend(invalid.rows);
+    let (sentence, notes) = (sentence(&table), notes(&table));
+    assert_eq!(sentence, "b is fastest in 1 of the 1 of 2 workloads that were compared.");
+    assert!(
+        notes[0].contains("1 workload has no figures of two targets")
+            && notes[0].contains("postmark (INVALID on b)"),
+        "{notes:?}"
+    );
+}
+
+/// Symptom: the row of a user's own programs could not be found in the table.
+#[test]
+fn every_form_of_the_table_says_in_plain_words_which_programs_a_row_is() {
+    let (plan, table) = plan_and_table([&six(1.0), &six(2.0)], RATE);
+    let html = page::page(&table, &plan, &["crumb".to_owned()]).render().unwrap();
+    for shown in [text::terminal(&table), text::markdown(&table), html] {
+        // The terminal's first column breaks the line behind the first word.
+        assert!(shown.contains("(mail"), "{shown}");
+    }
+}
+
+#[test]
+fn a_single_target_is_measured_and_no_word_compares_it() {
+    let (mut plan, mut table) = plan_and_table([&six(1.0), &six(2.0)], RATE);
+    plan.sides.truncate(1);
+    table.sides.truncate(1);
+    table.rows[0].cells.truncate(1);
+    table.rows[0].fastest = None;
+    (table.sentence, table.notes) = (sentence(&table), notes(&table));
+    let html = page::page(&table, &plan, &["crumb".to_owned()]).render().unwrap();
+    for shown in [text::terminal(&table), text::markdown(&table), html] {
+        assert!(shown.contains("1 of 1 workload"), "{shown}");
+        for word in ["fastest", "times as fast", "every target"] {
+            assert!(!shown.contains(word), "{word}: {shown}");
+        }
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::verbs::run::SEED_DEFAULT;
     mut_arg("label", |label| label.help("Label of the runs, in front of workload and target [default: shootout]"))
 )]
 pub struct ShootoutArgs {
-    /// Targets, each with a name for the table if wanted: /mnt/a, ssd=/mnt/ssd, filer=nfs://host[:port]/export, p=pack:/path
+    /// Targets, two or more to compare, each with a name for the table if wanted: /mnt/a, ssd=/mnt/ssd, filer=nfs://host[:port]/export, p=pack:/path
     #[arg(required = true, num_args = 1.., value_name = "[NAME=]TARGET")]
     targets: Vec<side::Named>,
 
