@@ -65,6 +65,8 @@ pub struct TargetFacts {
     pub space: Option<SpaceFacts>,
     /// Why no directory could be made in it.
     pub unwritable: Option<String>,
+    /// The status behind that, by its name in NFSv3.
+    pub unwritable_status: Option<String>,
     /// The target's own directory.
     pub directory: Option<DirectoryFacts>,
     /// The largest directory that was seen below it, if another one.

@@ -256,8 +256,8 @@ impl MachineUse {
         let mut found = Vec::new();
         if self.lost_to_others() > LOST_TO_OTHERS_MAX {
             found.push(format!(
-                "threads of this run waited for a CPU {} of the time while other processes used {} of a CPU{}: stop them",
-                percent(self.run_delay_share()),
+                "threads of this run waited {} of their time for CPUs that other processes had, which used {} of one CPU{}: stop them",
+                percent(self.lost_to_others()),
                 percent(self.others_cpus()),
                 self.names()
             ));

@@ -14,7 +14,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use doctor::basics::{self, Place};
 use doctor::{Facts, Offers, PlaceFacts, Scratch, TargetFacts, UseFacts};
-use files::{FileSystem, LocalFs, Target};
+use files::{FileSystem, FsError, LocalFs, Target};
 use measure::{MachineMeter, MeterScope};
 
 use self::page::Page;
@@ -169,6 +169,8 @@ fn places(
     };
     let here = scratch(fs);
     target.unwritable = here.as_ref().err().map(|error| measure::error_chain(error));
+    let status = here.as_ref().err().and_then(FsError::status);
+    target.unwritable_status = status.map(|status| status.name().into_owned());
     let kind = if target.path.is_some() { target.kind().to_owned() } else { "nfs".to_owned() };
     let facts =
         PlaceFacts { name: "here".to_owned(), path: target.place.clone(), kind, ..PlaceFacts::default() };

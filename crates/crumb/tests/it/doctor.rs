@@ -239,6 +239,9 @@ fn a_server_is_measured_as_far_as_it_can_be_and_other_targets_say_what_to_run() 
         "{}",
         said.out
     );
+    // Symptom: its rates of reads were taken for those of the server's disk.
+    let flat = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("the server answers stat, lookup and read from its own memory"), "{}", said.out);
     assert_no_long_lines(&said.out);
     assert_eq!(fs::read_dir(bench.path("a")).unwrap().count(), 0);
     let refused = bench.fails(2, &["doctor", "pack:./objects"]);

@@ -76,11 +76,10 @@ fn busy(facts: &Facts) -> Option<Finding> {
     let programs = if machine.programs.is_empty() {
         String::new()
     } else {
-        format!(" ({})", machine.programs.join(", "))
+        format!(": {}", machine.programs.join(", "))
     };
     let text = format!(
-        "other programs use {:.1} CPUs{programs}, and took {} of the time of this page's loops",
-        machine.others_cpus,
+        "the loops of this page waited {} of their time for a CPU that other programs had{programs}",
         percent_text(machine.lost_to_others)
     );
     Some(Finding::new(

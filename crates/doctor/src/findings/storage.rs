@@ -95,7 +95,16 @@ fn writing(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(Finding::new(FindingCode::ReadOnly, 96, text, advice));
     } else if let Some(why) = &target.unwritable {
         let text = format!("nothing can be made here: {why}");
-        let advice = "only reads of attributes were measured; run it as a user who may write here";
+        let remedy = match target.unwritable_status.as_deref() {
+            Some("NFS3ERR_NOSPC") => "free some bytes or inodes, and run it again",
+            Some("NFS3ERR_DQUOT") => {
+                "this user's quota is used up: free some of his files, or raise it, and run it again"
+            }
+            Some("NFS3ERR_ROFS") => "it is read-only: mount or export it for writing",
+            Some("NFS3ERR_ACCES" | "NFS3ERR_PERM") => "run it as a user who may write here",
+            _ => "make a file here by hand to see more",
+        };
+        let advice = format!("only reads of attributes were measured; {remedy}");
         found.push(Finding::new(FindingCode::Unwritable, 94, text, advice));
     } else if let Some(why) = facts.here().and_then(|here| here.failed.as_ref()) {
         let text = format!("an operation failed: {why}");

@@ -204,6 +204,23 @@ fn what_cannot_be_written_is_said_with_the_reason() {
     assert!(findings(&facts)[0].text.contains("permission denied"));
 }
 
+/// Symptom: on a full disk the page advised to run it as a user who may write.
+#[test]
+fn the_advice_where_nothing_can_be_made_is_by_what_refused_it() {
+    let advice = |status: &str| {
+        let facts = changed(|facts| {
+            facts.target.unwritable = Some("as the storage says".to_owned());
+            facts.target.unwritable_status = Some(status.to_owned());
+        });
+        findings(&facts)[0].advice.clone()
+    };
+    assert!(advice("NFS3ERR_NOSPC").contains("free some bytes or inodes"));
+    assert!(advice("NFS3ERR_DQUOT").contains("quota") && advice("NFS3ERR_ROFS").contains("read-only"));
+    for (status, is_of_rights) in [("NFS3ERR_ACCES", true), ("NFS3ERR_NOSPC", false), ("NFS3ERR_IO", false)] {
+        assert_eq!(advice(status).contains("as a user who may write"), is_of_rights, "{status}");
+    }
+}
+
 #[test]
 fn options_of_the_mount_are_named_by_what_they_do() {
     let of =

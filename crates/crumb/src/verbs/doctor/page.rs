@@ -12,6 +12,10 @@ const WRONG_FROM: u32 = 40;
 /// Findings of less weight are worth a line.
 const FULL_TEXT_FROM: u32 = 30;
 
+/// Which caches answer on this machine.
+const CACHES: &str = "stat and read, cached: the kernel's caches answer. lookup of no file: another name each time. read, dropped: \
+                      after its pages were dropped; caches of device, host or server may answer";
+
 /// Facts and what follows from them.
 pub struct Page {
     /// What was read and measured.
@@ -181,8 +185,12 @@ impl Page {
             Some(row)
         };
         let rows: Vec<Vec<String>> = ops.filter_map(row).collect();
-        let caches = "stat and read, cached: the kernel's caches answer. lookup of no file: another name each time. read, dropped: \
-                      after its pages were dropped; caches of device, host or server may answer";
+        let caches = if self.facts.target.path.is_none() {
+            "Nothing is cached on this machine, but the server answers stat, lookup and read from its own memory, as the files were just \
+             made: these rows say how far the server is, and not how fast its disks are. fsync waits for what the server calls stable."
+        } else {
+            CACHES
+        };
         grid(&heads, 1, &rows) + &wrapped("  ", caches)
     }
 
