@@ -15,7 +15,7 @@ use report::Store;
 
 use crate::declarations;
 use crate::exit::ExitStatus;
-use crate::output::can_be_written;
+use crate::output::{can_be_written, refuse_dangling};
 use crate::signals::Interruption;
 
 /// Flags that every verb understands.
@@ -118,6 +118,7 @@ impl Context {
     /// When it cannot be made, or what lies there is no run store.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         self.directory_of_store()?;
+        refuse_dangling(&self.store)?;
         Ok(Store::open(&self.store)?.declaring(declarations::REGISTRY))
     }
 

@@ -74,6 +74,18 @@ pub fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// The same, with what is too long left out between the begin and the end: of labels the end often differs alone.
+pub fn shortened_within(text: &str, width: usize) -> String {
+    let text = printable(text);
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= width {
+        return text;
+    }
+    let end = width.saturating_sub(1) * 2 / 3;
+    let begin = width.saturating_sub(1) - end;
+    letters[..begin].iter().chain(&['…']).chain(&letters[letters.len() - end..]).collect()
+}
+
 /// Rows whose first cell is wrapped to `width` columns, the rest of it in rows of its own below: two names that differ at
 /// their ends only stay two names.
 pub fn folded(rows: Vec<Vec<String>>, width: usize) -> Vec<Vec<String>> {
@@ -134,6 +146,13 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_of_a_long_text_is_between_its_begin_and_its_end() {
+        assert_eq!(shortened_within("shootout: mail on ssd", 12), "shoo… on ssd");
+        assert_eq!(shortened_within("mail on ssd", 11), "mail on ssd");
+        assert_eq!(shortened_within("größer als das", 1), "…");
+    }
 
     #[test]
     fn a_grid_that_would_be_too_wide_moves_closer_together() {

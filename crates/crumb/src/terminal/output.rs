@@ -106,12 +106,7 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
     if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
     }
-    if there.is_err() && fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
-        anyhow::bail!(
-            "{}: this is a symbolic link to a file that is not there; remove it or name another",
-            path.display()
-        );
-    }
+    refuse_dangling(path)?;
     // What another user puts there meanwhile is not followed.
     let mut how = fs::OpenOptions::new();
     if there.is_err() { how.write(true).create_new(true) } else { how.append(true) }
@@ -119,6 +114,21 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     if there.is_err() {
         fs::remove_file(path).with_context(|| format!("cannot remove {} again", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Refuses a symbolic link to nothing: what is written there would be made wherever somebody wants it.
+///
+/// # Errors
+/// When it is one.
+pub fn refuse_dangling(path: &Path) -> anyhow::Result<()> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
+    if is_link && fs::metadata(path).is_err() {
+        anyhow::bail!(
+            "{}: this is a symbolic link to a file that is not there; remove it or name another",
+            path.display()
+        );
     }
     Ok(())
 }

@@ -64,6 +64,30 @@ fn a_record_with_a_hostile_histogram_or_number_is_refused_by_name_wherever_it_is
     assert!(said.contains("achieved_per_sec is -5, which no run can have"), "{said}");
 }
 
+/// Symptom: the runs of a shootout looked alike in the list: their labels differ at the end, which was cut off.
+#[test]
+fn two_labels_that_differ_at_their_ends_differ_in_the_list() {
+    let bench = Bench::new();
+    for (id, side) in [(FIRST, "ssd"), (SECOND, "disk")] {
+        let label = format!("shootout: web-server-of-the-library on {side}");
+        bench.write("one.json", &sample::record(id, &label).to_json());
+        bench.fine(&["runs", "import", "one.json"]);
+    }
+    let list = bench.fine(&["runs", "list"]);
+    assert_fits(&list);
+    assert!(list.contains("on ssd") && list.contains("on disk"), "{list}");
+}
+
+/// Symptom: `runs import` into a store that is a link to nothing made the file at the end of the link.
+#[test]
+fn an_import_follows_no_link_to_nothing() {
+    let bench = with_two_runs();
+    std::os::unix::fs::symlink(bench.path("elsewhere.db"), bench.path("link.db")).unwrap();
+    let said = bench.fails(1, &["--store", "link.db", "runs", "import", "a.json"]);
+    assert!(said.contains("symbolic link to a file that is not there"), "{said}");
+    assert!(!bench.path("elsewhere.db").exists());
+}
+
 /// A record of an earlier version has no declarations of its metrics; the program's own list says what they are.
 #[test]
 fn a_record_without_declarations_is_listed_shown_and_drawn_with_titles() {

@@ -4,7 +4,7 @@ use report::{RunSummary, figure_text};
 
 use crate::context::Context;
 use crate::declarations;
-use crate::layout::{WIDTH, grid, shortened};
+use crate::layout::{WIDTH, grid, shortened_within};
 use crate::output::{Destination, note, print};
 
 pub(super) fn list(context: &Context, json: Option<&Destination>) -> anyhow::Result<()> {
@@ -41,7 +41,7 @@ fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
     };
     vec![
         run.id.0.clone(),
-        shortened(&run.label, label_width),
+        shortened_within(&run.label, label_width),
         run.points.to_string(),
         headline.unwrap_or_else(|| "-".to_owned()),
         verdict.to_owned(),
