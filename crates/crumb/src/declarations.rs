@@ -18,6 +18,7 @@ pub const NAMES: &[&str] = &[
     "netnews",
     "dirscale",
     "webload",
+    "overhead",
     #[cfg(feature = "mount")]
     "mount",
 ];
@@ -35,6 +36,7 @@ pub fn entry(benchmark: &str) -> Option<BenchmarkEntry> {
         "netnews" => netnews::ENTRY,
         "dirscale" => dirscale::ENTRY,
         "webload" => webload::ENTRY,
+        "overhead" => overhead::ENTRY,
         #[cfg(feature = "mount")]
         "mount" => mount::ENTRY,
         _ => return None,

@@ -100,6 +100,11 @@ struct Around<'a> {
 }
 
 impl SeriesArgs {
+    /// One run, of a verb without these flags.
+    pub fn alone() -> Self {
+        Self { repeat: None, vs: vec![], until_ci: None, time_limit: Duration::ZERO }
+    }
+
     /// Runs once, or as a series over `sides`. `measure_one` does one run; `tables` shows a run made alone.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "harness", "measure"]),
     ("dirscale", &["files", "harness", "measure"]),
+    ("overhead", &["files", "harness", "measure"]),
     ("dirlimit", &["measure"]),
     ("webload", &["harness", "measure"]),
     ("doctor", &["dirlimit", "files", "measure"]),

@@ -4,6 +4,7 @@ pub mod cell;
 pub mod dirscale;
 pub mod fstress;
 pub mod netnews;
+pub mod overhead;
 pub mod postmark;
 pub mod shootout;
 pub mod webload;
@@ -33,6 +34,8 @@ enum RunBenchmark {
     Netnews(Box<netnews::NetnewsArgs>),
     /// Measure what operations cost by directory size, flat and in subdirectories
     Dirscale(dirscale::DirscaleArgs),
+    /// Measure what a FUSE mount, or another layer, adds to each operation of the file system below
+    Overhead(overhead::OverheadArgs),
     /// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right
     Webload(Box<webload::WebloadArgs>),
     /// Measure every workload of storage on several targets in turns, as one table: which is fastest at what
@@ -46,6 +49,7 @@ pub fn run(args: RunArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         RunBenchmark::Postmark(args) => postmark::run(args, context),
         RunBenchmark::Netnews(args) => netnews::run(*args, context),
         RunBenchmark::Dirscale(args) => dirscale::run(args, context),
+        RunBenchmark::Overhead(args) => overhead::run(args, context),
         RunBenchmark::Webload(args) => webload::run(*args, context),
         RunBenchmark::Shootout(args) => shootout::run(&args, context),
     };

@@ -21,6 +21,7 @@ mod manage;
 mod metrics_page;
 mod mount;
 mod netnews;
+mod overhead;
 mod pack;
 mod postmark;
 mod proxy;

@@ -8,13 +8,14 @@ use measure::proc::MountInfo;
 use serde::Serialize;
 
 /// Directories of runs are called one of these and a name.
-const PREFIXES: [&str; 6] = [
+const PREFIXES: [&str; 7] = [
     "crumb-fstress-",
     "crumb-postmark-",
     "crumb-netnews-",
     "crumb-dirscale-",
     // Made up for a run of netnews, in the directory for temporary files.
     "crumb-feed-",
+    overhead::PREFIX,
     doctor::PREFIX,
 ];
 

@@ -1,0 +1,147 @@
+//! `crumb run overhead`: what a stackable file system, or any other layer, adds to each operation.
+
+mod table;
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use harness::ranks::RankGroup;
+use overhead::{Overhead, OverheadConfig, PREFIX, Sides, Work};
+
+use self::table::table_of;
+use crate::context::Context;
+use crate::declarations;
+use crate::exit::ExitStatus;
+use crate::forecast::{self, Forecast, Levels};
+use crate::outcome::{Begun, OutputArgs};
+use crate::pipeline::{Around, Plan};
+use crate::quantities::{count_in, size_in};
+use crate::quick;
+use crate::series::SeriesArgs;
+use crate::signals;
+
+/// Measure what a layer adds to each operation: FUSE mounts of any program, overlayfs, NFS.
+///
+/// In each round every kind of operation is timed in a directory of LOWER and in one of MOUNT, one right after the other: create,
+/// stat (cold as root, and warm), open+read+close, list, small writes and reads, rename, unlink. Then, as root, the requests that the
+/// kernel sends to the layer for each operation are counted (FUSE and NFS). What is made is removed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct OverheadArgs {
+    /// A directory of the file system below
+    lower: PathBuf,
+
+    /// A directory of the mount
+    mount: PathBuf,
+
+    /// Take a first look, done within a minute: 500 files and 6 rounds. Sets defaults only; flags that are given win
+    #[arg(long)]
+    quick: bool,
+
+    /// Files of a round, and operations of each kind; with --quick 500
+    #[arg(long, default_value = "2000", default_value_if("quick", "true", "500"), value_name = "N", value_parser = count_in::<NonZeroU32>(1..=1_000_000))]
+    files: NonZeroU32,
+
+    /// Size of each file
+    #[arg(long, default_value_t = 2048, value_parser = size_in::<u32>(0..=1 << 20), value_name = "SIZE")]
+    file_bytes: u32,
+
+    /// Rounds; each gives one pair of times of every operation, and 6 are the least for an interval; with --quick 6
+    #[arg(long, default_value = "10", default_value_if("quick", "true", "6"), value_name = "N", value_parser = count_in::<NonZeroU32>(1..=10_000))]
+    rounds: NonZeroU32,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  What does bindfs cost over /srv?
+    bindfs /srv /mnt/srv && sudo crumb run overhead /srv /mnt/srv
+  The same for a mount of crumb, as a page:
+    crumb mount /srv /mnt/srv && sudo crumb run overhead /srv /mnt/srv --report overhead.html
+  A first look, without root (no cold lookups, no requests):
+    crumb run overhead /srv /mnt/srv --quick
+
+Ctrl-C ends the run early: what was measured is kept and the files are removed.
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+
+/// Runs the verb.
+pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let stop = signals::stop_flag_of(context)?;
+    let OverheadArgs { lower, mount, output, .. } = &args;
+    if output.dry_run {
+        return forecast::show(&[args.forecast("…")], &SeriesArgs::alone(), output, context);
+    }
+    output.check(context)?;
+    let begun = Begun::on("overhead", mount.display().to_string(), Some(mount));
+    let benchmark = Overhead { config: args.config(begun.own_part()) };
+    let plan = Plan {
+        seed: 0,
+        label: output
+            .label
+            .clone()
+            .unwrap_or_else(|| format!("{} over {}", mount.display(), lower.display())),
+        more_config: vec![("lower", lower.display().to_string().into()), ("layer", layer_of(mount).into())],
+        more_terms: vec![],
+        of_rank: &[],
+        would_leave: would_leave(&args, &benchmark.config),
+        forecast: args.forecast(begun.own_part()),
+        quick: args.quick.then(|| {
+            let bytes = u64::from(args.files.get()) * u64::from(args.file_bytes);
+            quick::limits(bytes, "and few rounds give wide intervals")
+        }),
+        pin: None,
+        tables: None,
+        begun,
+        benchmark: &benchmark,
+    };
+    let mut group = RankGroup::solo();
+    let around = Around { context, stop: &stop, output, group: &mut group };
+    let mut run = plan.measure(around, || Ok(Sides { lower: lower.clone(), mount: mount.clone() }))?;
+    run.record.declare(&declarations::of(&run.record.benchmark));
+    output.finish(context, run, table_of)
+}
+
+impl OverheadArgs {
+    fn config(&self, own_part: &str) -> OverheadConfig {
+        OverheadConfig {
+            files: self.files,
+            file_bytes: self.file_bytes,
+            rounds: self.rounds,
+            ..OverheadConfig::new(own_part)
+        }
+    }
+
+    fn forecast(&self, own_part: &str) -> Forecast {
+        let config = self.config(own_part);
+        let (lower, mount) = (self.lower.display(), self.mount.display());
+        Forecast {
+            benchmark: "overhead",
+            target: mount.to_string(),
+            what: format!("{} kinds of operation in {lower} and through {mount}, in turns", Work::ALL.len()),
+            levels: Some(Levels::exactly("rounds", config.rounds.get().into())),
+            operations: Some(2 * u64::from(config.rounds.get()) * config.operations()),
+            files: Some(u64::from(config.files.get())),
+            bytes: Some(u64::from(config.files.get()) * u64::from(config.file_bytes)),
+            work_directory: Some(format!("{PREFIX}{own_part}-lower and {PREFIX}{own_part}-mount")),
+            ..Forecast::default()
+        }
+    }
+}
+
+/// The type of the file system that is mounted there, as the kernel calls it.
+fn layer_of(mount: &Path) -> String {
+    let mounted = measure::MountPoint::of(mount);
+    mounted.map(|mounted| mounted.fs_type).unwrap_or_default()
+}
+
+fn would_leave(args: &OverheadArgs, config: &OverheadConfig) -> String {
+    let (lower, mount) = (args.lower.display(), args.mount.display());
+    format!(
+        "{PREFIX}{name}-lower in {lower} and {PREFIX}{name}-mount in {mount}; `crumb clean {lower}` and `crumb clean {mount}` \
+         remove them",
+        name = config.name
+    )
+}

@@ -1,0 +1,36 @@
+//! What is measured. The field types leave no invalid value to check for.
+
+use std::num::NonZeroU32;
+
+use serde::Serialize;
+
+/// Settings of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OverheadConfig {
+    /// Files of a round, and operations of each kind.
+    pub files: NonZeroU32,
+    /// Bytes in each file.
+    pub file_bytes: u32,
+    /// Rounds; each gives one pair of times for each operation.
+    pub rounds: NonZeroU32,
+    /// Names the directories that are made.
+    #[serde(skip)]
+    pub name: String,
+}
+
+impl OverheadConfig {
+    /// The defaults; `name` tells this run's directories from those of others.
+    pub fn new(name: &str) -> Self {
+        Self {
+            files: NonZeroU32::new(2000).expect("not zero"),
+            file_bytes: 2048,
+            rounds: NonZeroU32::new(10).expect("not zero"),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Operations of one round on one side.
+    pub fn operations(&self) -> u64 {
+        u64::from(self.files.get()) * crate::Work::ALL.len() as u64
+    }
+}

@@ -1,0 +1,108 @@
+//! What is said of its records, for lists, comparisons and pages.
+
+use std::collections::BTreeMap;
+
+use measure::numbers::figure_text;
+use measure::view::{Column, Place, Row, Section, Table, Usual, View};
+use measure::{Answer, BenchmarkEntry, Role, RunRecord};
+
+use crate::Work;
+
+/// Its metrics, the roles of its configuration's fields, the answer as a sentence, and the table.
+pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
+    settings: &[("lower", Role::Place)],
+    answer: |record| Answer::of(sentence(&record.metrics)),
+    views,
+    ..BenchmarkEntry::of(crate::METRICS)
+};
+
+/// Empty without a figure for creating files.
+fn sentence(metrics: &BTreeMap<String, f64>) -> String {
+    let of = |work: Work, what: &str| metrics.get(&format!("{}_{what}", work.name())).copied();
+    let (Some(added), Some(share)) = (of(Work::Create, "added_us"), of(Work::Create, "share_percent")) else {
+        return String::new();
+    };
+    let mut sentence = format!(
+        "Creating a file takes {} more through the mount ({share:.0}% of the rate below)",
+        figure_text("us", added)
+    );
+    for (work, name) in [
+        (Work::StatCold, "a cold stat"),
+        (Work::OpenReadClose, "reading a small file"),
+        (Work::Unlink, "removing one"),
+    ] {
+        if let Some(added) = of(work, "added_us") {
+            sentence.push_str(&format!(", {name} {}", figure_text("us", added)));
+        }
+    }
+    sentence
+}
+
+/// A table of each run.
+fn views(runs: &[&RunRecord]) -> Vec<Section> {
+    let column = |title| Column { group: None, title };
+    let sections = runs.iter().enumerate().map(|(at, record)| {
+        let metric = |work: Work, what: &str| record.metrics.get(&format!("{}_{what}", work.name())).copied();
+        let rows = Work::ALL.into_iter().filter(|work| metric(*work, "mount_us").is_some()).map(|work| {
+            let us = |what: &str| metric(work, what).map(|us| figure_text("us", us));
+            let interval = |what: &str| {
+                let (low, high) =
+                    (metric(work, &format!("{what}_low_us"))?, metric(work, &format!("{what}_high_us"))?);
+                Some(format!("{} to {}", figure_text("us", low), figure_text("us", high)))
+            };
+            let share = metric(work, "share_percent").map(|share| format!("{share:.1}%"));
+            let requests = metric(work, "requests").map(|requests| format!("{requests:.2}"));
+            let cells =
+                vec![us("lower_us"), us("mount_us"), us("added_us"), interval("added"), share, requests];
+            Row { name: work.title().to_owned(), cells, published: false }
+        });
+        let table = Table {
+            about: "time of one operation below and through the mount".to_owned(),
+            of: "operation",
+            columns: [
+                "below",
+                "through the mount",
+                "added",
+                "95% interval",
+                "share of the rate below",
+                "requests",
+            ]
+            .map(column)
+            .to_vec(),
+            rows: rows.collect(),
+            key: "Medians over the rounds. Requests: those that a program waits for, each operation."
+                .to_owned(),
+        };
+        Section {
+            id: format!("overhead-{at}"),
+            title: format!("What the layer adds: {}", record.label),
+            read:
+                "Each operation was timed below and through the mount, one right after the other, in rounds."
+                    .to_owned(),
+            runs: vec![at],
+            place: Place::First,
+            instead_of: &[Usual::Metrics],
+            items: vec![View::Table(table)],
+            ..Section::default()
+        }
+    });
+    sections.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_answers_with_what_is_added_to_the_operations_that_it_measured() {
+        let metrics: BTreeMap<String, f64> =
+            [("create_added_us", 82.13), ("create_share_percent", 28.6), ("unlink_added_us", 40.0)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into();
+        assert_eq!(
+            sentence(&metrics),
+            "Creating a file takes 82.1 µs more through the mount (29% of the rate below), removing one 40.0 µs"
+        );
+        assert_eq!(sentence(&BTreeMap::new()), "");
+    }
+}
