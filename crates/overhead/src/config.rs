@@ -19,7 +19,7 @@ pub struct OverheadConfig {
 }
 
 impl OverheadConfig {
-    /// The defaults; `name` tells this run's directories from those of others.
+    /// The defaults; `name` is in the names of this run's directories.
     pub fn new(name: &str) -> Self {
         Self {
             files: NonZeroU32::new(2000).expect("not zero"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::numbers::figure_text;
-use measure::view::{Column, Place, Row, Section, Table, Usual, View};
+use measure::view::{Bar, Bars, Column, Place, Row, Section, Table, Usual, View};
 use measure::{Answer, BenchmarkEntry, Role, RunRecord};
 
 use crate::Work;
@@ -82,11 +82,27 @@ fn views(runs: &[&RunRecord]) -> Vec<Section> {
             runs: vec![at],
             place: Place::First,
             instead_of: &[Usual::Metrics],
-            items: vec![View::Table(table)],
+            items: vec![View::Table(table), View::Bars(shares(record))],
             ..Section::default()
         }
     });
     sections.collect()
+}
+
+/// The rate through the mount as a share of the rate below, a bar an operation.
+fn shares(record: &RunRecord) -> Bars {
+    let rows = Work::ALL.into_iter().filter_map(|work| {
+        let share = *record.metrics.get(&format!("{}_share_percent", work.name()))?;
+        let text = format!("{share:.1}%");
+        Some(Bar { name: work.title().to_owned(), value: share, text, published: None, facts: vec![] })
+    });
+    Bars {
+        title: "How fast each operation is through the mount",
+        read: "A whole bar is as fast as the file system below.",
+        axis: "rate through the mount, % of the rate below",
+        unit: "%",
+        rows: rows.collect(),
+    }
 }
 
 #[cfg(test)]
