@@ -17,7 +17,8 @@ use std::time::Duration;
 use files::{FileSystem, Layout};
 use harness::Ended;
 use measure::{
-    CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, MachineMeter, MeterScope, Phase,
+    CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, LapRecorder, MachineMeter, MeterScope,
+    Phase, StepCounts, TimeSeries,
 };
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
@@ -89,6 +90,8 @@ struct Bench<'a> {
     part: Part,
 }
 
+/// Phases shorter than this have no time series: there are hundreds of them.
+const SERIES_WALL_MIN_S: f64 = 1.0;
 /// Names that the proof of coldness looks at.
 const PROBES: u64 = 32;
 
@@ -230,12 +233,14 @@ impl Bench<'_> {
         let (layout, before) = (window.layout, window.files);
         let clocks = Clocks::start(&self.tools, &mut self.disk);
         let tell = &mut self.tell;
-        let filled = window.grow_to(size, &self.tools, &mut |done| {
+        let mut laps = LapRecorder::start();
+        let filled = window.grow_to(size, &self.tools, &mut laps, &mut |done| {
             tell(Event::Progress { work: Work::Fill(layout), done, of: size });
         });
         let items = window.files.saturating_sub(before);
         let mut phase = clocks.phase(&self.tools, &mut self.disk, format!("fill {layout} {size}"), 1, items);
         phase.bytes = items * u64::from(self.config.fill_bytes());
+        phase.time_series = series(laps.stop(), &phase);
         if items > 0 {
             self.part.phases.push(phase);
         }
@@ -302,6 +307,7 @@ impl Bench<'_> {
             phase.bytes = phase.items * u64::from(self.config.file_bytes);
         }
         phase.counters.extend(percentiles(&spent));
+        phase.time_series = series(StepCounts::of_row(&spent), &phase);
         self.part.phases.push(phase);
         self.took(window.layout, size, measure, &spent);
         Ok(())
@@ -392,6 +398,12 @@ impl Clocks {
             ..Phase::default()
         }
     }
+}
+
+/// Of a phase that is long enough for one.
+fn series(steps: StepCounts, phase: &Phase) -> Option<TimeSeries> {
+    let wall = Duration::try_from_secs_f64(phase.wall_s).unwrap_or_default();
+    if phase.wall_s < SERIES_WALL_MIN_S { None } else { steps.series(wall) }
 }
 
 /// What the device did, and how much was read: a cold measurement that reads nothing was none.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use files::{FileSystem, FsError, FsOp, Layout, OpenFile, Status};
+use measure::LapRecorder;
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -144,6 +145,7 @@ impl Window {
         &mut self,
         files: u64,
         tools: &Tools<'_>,
+        laps: &mut LapRecorder,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), Cut> {
         while self.files < files {
@@ -151,6 +153,7 @@ impl Window {
             tools.go_on()?;
             self.write(&self.place(number), tools.articles.filling(number))?;
             self.files += 1;
+            laps.lap(true);
             if self.files.is_multiple_of(PROGRESS_EVERY) {
                 progress(self.files);
             }

@@ -157,6 +157,7 @@ mod tests {
             curves: vec![],
             series: None,
             metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            annotations: vec![],
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

@@ -29,6 +29,7 @@ mod record;
 mod registry;
 pub mod statistics;
 mod text_file;
+mod time_series;
 mod value_error;
 mod verdict;
 pub mod view;
@@ -53,11 +54,12 @@ pub use prometheus::{
     CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
 };
 pub use record::{
-    Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LevelState, LoadPoint, LoopKind,
-    OpStats, Pacing, Phase, RATE_OFF, RECORD_SCHEMA, RENAMED_METRICS, RankPart, RecordError, RunId,
+    Annotation, Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LevelState, LoadPoint,
+    LoopKind, OpStats, Pacing, Phase, RATE_OFF, RECORD_SCHEMA, RENAMED_METRICS, RankPart, RecordError, RunId,
     RunRecord, SeriesPlace,
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};
+pub use time_series::{LapRecorder, StepCounts, TimeSeries, TimeSeriesRecorder, TimeStep};
 pub use value_error::ValueError;
 pub use verdict::{Reason, Verdict};

@@ -21,8 +21,8 @@ pub use level::{LevelState, RATE_OFF};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BenchmarkRegistry, Environment, LatencyHistogram, LatencySummary, Metric, MetricDeclaration, Verdict,
-    declared,
+    BenchmarkRegistry, Environment, LatencyHistogram, LatencySummary, Metric, MetricDeclaration, TimeSeries,
+    Verdict, declared,
 };
 
 /// Schema that this version writes and the newest that it reads.
@@ -69,6 +69,9 @@ pub struct RunRecord {
     /// Curves over something else than load, such as the size of a directory.
     #[serde(default)]
     pub curves: Vec<Curve>,
+    /// What was noted while it ran, by `crumb mark`, in the order of time.
+    #[serde(default)]
+    pub annotations: Vec<Annotation>,
     /// Where the run stands among repeats; none for a run made alone.
     #[serde(default)]
     pub series: Option<SeriesPlace>,
@@ -147,6 +150,9 @@ pub struct LoadPoint {
     /// How exactly an open loop kept to its plan; none in a closed loop and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pacing: Option<Pacing>,
+    /// How it went over its time, with the warm-up; none in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_series: Option<TimeSeries>,
 }
 
 /// How exactly an open loop kept to its plan, and what that did to its latencies.
@@ -267,6 +273,19 @@ pub struct Phase {
     /// Operating system counters over the phase; units in the names.
     #[serde(default)]
     pub counters: BTreeMap<String, f64>,
+    /// How it went over its time; none for a phase without operations that were timed, and in older records.
+    // Not left out when there is none: ranks send phases in a form without names.
+    #[serde(default)]
+    pub time_series: Option<TimeSeries>,
+}
+
+/// What somebody noted while a run was under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// When, seconds since the run's begin.
+    pub at_s: f64,
+    /// What was written.
+    pub text: String,
 }
 
 /// One figure drawn over another, for several variants of the thing measured.

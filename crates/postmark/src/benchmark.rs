@@ -85,7 +85,7 @@ impl Benchmark for Postmark {
         part::judge_ranks(whole, around, &mut verdict);
         Figures {
             points: vec![figures::load_point(whole)],
-            phases: whole.phases.clone(),
+            phases: whole.recorded_phases(),
             metrics: figures::metrics(whole),
             complete: whole.is_complete(),
             any_measured: whole.ending != Ending::Failed || whole.counts.created() > 0,

@@ -109,6 +109,8 @@ pub fn load_point(whole: &Part) -> LoadPoint {
         verdict: Verdict::valid(),
         parts: whole.rows.clone(),
         pacing: None,
+        // Its phases have them.
+        time_series: None,
     }
 }
 

@@ -48,7 +48,8 @@ const KEPT: [&str; 1] = ["offered_per_sec"];
 
 /// Begins of names that are there on some machines, or in some runs, only. The figures of an open loop come from levels at
 /// which the machine was not late.
-const COMES_AND_GOES: [&str; 8] = [
+const COMES_AND_GOES: [&str; 10] = [
+    "annotations",
     "device_",
     "held_per_sec",
     "history_device_",
@@ -57,6 +58,7 @@ const COMES_AND_GOES: [&str; 8] = [
     "pays_from_files_",
     "peak_per_sec",
     "saturation_per_sec",
+    "time_series",
 ];
 
 /// Codes of findings that hang on the machine, its load or the build.

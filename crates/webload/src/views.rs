@@ -279,6 +279,7 @@ mod tests {
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
+            annotations: vec![],
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

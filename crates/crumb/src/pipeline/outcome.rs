@@ -92,6 +92,11 @@ impl Begun {
         Ok(begun)
     }
 
+    /// When it began.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+
     /// What it runs on, as given.
     pub fn target(&self) -> &str {
         &self.target
@@ -122,6 +127,7 @@ impl Begun {
             curves: vec![],
             series: None,
             metrics: Default::default(),
+            annotations: vec![],
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

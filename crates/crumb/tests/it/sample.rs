@@ -48,6 +48,7 @@ pub fn record(id: &str, label: &str) -> RunRecord {
         points: vec![point(2_000.0, 300.0), point(4_000.0, 700.0), saturated(point(6_000.0, 2_400_000.0))],
         curves: vec![],
         series: None,
+        annotations: vec![],
         headline: vec![],
         declarations: [MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers()]
             .iter()
@@ -171,5 +172,6 @@ fn point(rate: f64, mean_us: f64) -> LoadPoint {
         verdict: Verdict::valid(),
         parts: vec![],
         pacing: None,
+        time_series: None,
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use files::{Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
 use harness::Event;
 use harness::open_loop::{GeneratorLimits, LatenessLog, Pacer, Waiter};
-use measure::MachineUse;
+use measure::{MachineUse, StepCounts};
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,8 @@ pub(crate) struct Measured {
     pub machine: MachineUse,
     /// Why the interval ended before its time, if it did.
     pub cut_short: Option<CutShort>,
+    /// How it went over its time, from the begin of the warm-up.
+    pub steps: StepCounts,
 }
 
 /// When the storage could not be reached, or did not answer.
@@ -237,7 +239,7 @@ impl Metronome<'_> {
         let end = counted_from + spans.measure;
         let is_open = matches!(pace, Pace::Open(..));
         let mut count =
-            Count::new(self.planner, self.point, self.samples.take(), (counted_from, end), is_open);
+            Count::new(self.planner, self.point, self.samples.take(), [begin, counted_from, end], is_open);
         self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
         self.transport.stamp_arrivals(is_open);
 
@@ -423,6 +425,7 @@ impl Metronome<'_> {
             set_bytes_to_come,
             machine: MachineUse::default(),
             cut_short,
+            steps: count.time_series.stop(),
         };
         if measured.is_storage_gone() {
             let lost = measured.tallies.give_up_lost(spans.drain);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use files::{OpKind, TransportCounters};
 use harness::open_loop::LatenessLog;
 use harness::ranks::RanksError;
-use measure::{FileSetRecord, LatencyHistogram, MachineUse, RankPart};
+use measure::{FileSetRecord, LatencyHistogram, MachineUse, RankPart, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
@@ -51,6 +51,7 @@ pub(super) struct MeasuredPart {
     set_bytes: [u64; 2],
     machine: MachineUse,
     ended: Ended,
+    steps: StepCounts,
 }
 
 /// Buckets of a [`LatenessLog`], in the order of its fields.
@@ -153,6 +154,7 @@ impl MeasuredPart {
             digest: measured.digest,
             set_bytes: [measured.set_bytes_made, measured.set_bytes_to_come],
             machine: measured.machine.clone(),
+            steps: measured.steps.clone(),
             ended: match &measured.cut_short {
                 None => Ended::InTime,
                 Some(CutShort::Stopped) => Ended::Stopped,
@@ -218,6 +220,7 @@ impl MeasuredPart {
             set_bytes_to_come: self.set_bytes[1],
             machine: self.machine,
             cut_short,
+            steps: self.steps,
         }
     }
 }
@@ -272,6 +275,7 @@ impl Sums {
         whole.busy = whole.busy.max(part.busy);
         whole.digest = (whole.digest ^ part.digest).wrapping_mul(DIGEST_FACTOR).rotate_left(23);
         whole.ended.add(rank, &part.ended);
+        whole.steps.merge(part.steps.clone());
     }
 
     fn into_part(self) -> MeasuredPart {

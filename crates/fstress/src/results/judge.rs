@@ -15,7 +15,7 @@ use harness::open_loop::{
     GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF, Shortfall, TRANSPORT_FULL,
 };
 use harness::series::MEASURED_AGAIN;
-use measure::{FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, Verdict};
+use measure::{FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, TimeSeries, Verdict};
 
 use crate::load::{LatencyBound, Load};
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
@@ -163,9 +163,16 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
             unanswered: unanswered(measured),
             transport_full_share: full_share(measured),
         }),
+        time_series: time_series(measured),
     };
     judge(&mut point, &lateness, measured, asked);
     point
+}
+
+/// With the warm-up, as a level that begins badly says why.
+fn time_series(measured: &Measured) -> Option<TimeSeries> {
+    let series = measured.steps.clone().series(measured.warmed + measured.measured)?;
+    Some(TimeSeries { measured_from_s: measured.warmed.as_secs_f64(), ..series })
 }
 
 /// Requests that were waited for to the end without an answer; with a storage that went away, also those that it could not be

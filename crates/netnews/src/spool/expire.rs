@@ -18,6 +18,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use files::{FileSystem, FsError};
+use measure::LapRecorder;
 
 use super::decimal;
 use super::groups::{GroupId, Groups};
@@ -204,6 +205,7 @@ pub(crate) fn delete(
     groups: &Groups,
     doomed: &mut Doomed,
     removal: Removal,
+    laps: &mut LapRecorder,
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<u64, FsError> {
     let mut names = std::mem::take(&mut doomed.names);
@@ -220,11 +222,13 @@ pub(crate) fn delete(
                 path.clear();
                 decimal::push(&mut path, number);
                 doomed.counts.names_missing += gone(unlink_if_there(&*directory, path_of(&path))?);
+                laps.lap(true);
             }
         } else {
             for &(_, number) in run {
                 put_path(&mut path, group, number);
                 doomed.counts.names_missing += gone(unlink_if_there(root, path_of(&path))?);
+                laps.lap(true);
             }
         }
         done += run.len() as u64;
@@ -267,7 +271,7 @@ mod tests {
                 }
             }
             let mut reported = Vec::new();
-            let deleted = delete(&places, &groups, &mut doomed, removal, |done| {
+            let deleted = delete(&places, &groups, &mut doomed, removal, &mut LapRecorder::start(), |done| {
                 reported.push(done);
                 true
             });

@@ -59,6 +59,7 @@ fn news_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRecord {
         curves: vec![],
         series: None,
         metrics: BTreeMap::new(),
+        annotations: vec![],
         headline: vec![],
         declarations: vec![],
         verdict: Verdict::valid(),

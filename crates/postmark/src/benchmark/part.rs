@@ -10,7 +10,7 @@ use harness::ranks::{Steps, merge_phases};
 use measure::{CpuTimes, DiskUse, LatencyHistogram, MachineLog, Phase, RankPart, Usage, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::watch::Watch;
+use super::watch::{Watch, name_of};
 use crate::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
 use crate::figures::per_sec;
 
@@ -76,6 +76,17 @@ impl Part {
         self.times.iter().find(|times| times.0 == phase).map(|times| times.1).unwrap_or_default()
     }
 
+    /// The phases with how each went over its time.
+    pub fn recorded_phases(&self) -> Vec<Phase> {
+        let with_series = |phase: &Phase| {
+            let steps = self.latencies.steps.iter().find(|(of, _)| name_of(*of) == phase.name);
+            let wall = Duration::try_from_secs_f64(phase.wall_s).unwrap_or_default();
+            let time_series = steps.and_then(|(_, steps)| steps.clone().series(wall));
+            Phase { time_series, ..phase.clone() }
+        };
+        self.phases.iter().map(with_series).collect()
+    }
+
     /// From the first file made to the last one removed; making and removing subdirectories is not part of it.
     pub fn wall_of_files(&self) -> Duration {
         use engine::Phase::{Create, Delete, Transactions};
@@ -96,7 +107,7 @@ impl Part {
 
     /// Latencies of all operations.
     pub fn all_latencies(&self) -> LatencyHistogram {
-        let Latencies { create, read, append, delete } = &self.latencies;
+        let Latencies { create, read, append, delete, .. } = &self.latencies;
         let mut all = LatencyHistogram::new();
         [create, read, append, delete].iter().for_each(|of_kind| all.merge(of_kind));
         all

@@ -192,6 +192,8 @@ impl Watch {
                 bytes: 0,
                 items_per_sec: per_sec(items, times.wall()),
                 counters: used.map(|(_, used)| used.counters()).unwrap_or_default(),
+                // Computed when the latencies of all ranks are together.
+                time_series: None,
             }
         };
         // Directories are few; their phases would only blur the table.
@@ -222,7 +224,7 @@ fn sum_of_uses<'a>(uses: impl Iterator<Item = &'a DiskUse>) -> Option<DiskUse> {
 }
 
 /// A phase's name in records.
-fn name_of(phase: engine::Phase) -> &'static str {
+pub(super) fn name_of(phase: engine::Phase) -> &'static str {
     match phase {
         engine::Phase::MakeDirectories => "make directories",
         engine::Phase::Create => "create",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use measure::{CpuTimes, LatencyHistogram};
+use measure::{CpuTimes, LatencyHistogram, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use super::Phase;
@@ -81,6 +81,8 @@ pub struct Latencies {
     pub append: LatencyHistogram,
     /// Of removing.
     pub delete: LatencyHistogram,
+    /// How each phase went over its time.
+    pub steps: Vec<(Phase, StepCounts)>,
 }
 
 impl Latencies {
@@ -90,6 +92,12 @@ impl Latencies {
         self.read.merge(&other.read);
         self.append.merge(&other.append);
         self.delete.merge(&other.delete);
+        for (phase, steps) in &other.steps {
+            match self.steps.iter_mut().find(|(known, _)| known == phase) {
+                Some((_, sum)) => sum.merge(steps.clone()),
+                None => self.steps.push((*phase, steps.clone())),
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use files::{Access, FileSystem, FsError, OpenFile, SyncScope};
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, TimeSeriesRecorder};
 
 use super::outcome::{Counts, Latencies};
 use super::{Phase, Place, RunOptions, SyncMode, refused};
@@ -30,6 +30,8 @@ pub(super) struct Worker<'a> {
     pub(super) transactions_done: u64,
     pub(super) out_of_files: bool,
     pub(super) latencies: Option<Box<Latencies>>,
+    /// Of the phase under way, and when it began.
+    time_series: Option<(Instant, TimeSeriesRecorder)>,
     settings: &'a Settings,
     sync: SyncMode,
     stop: &'a AtomicBool,
@@ -94,6 +96,7 @@ impl<'a> Worker<'a> {
             transactions_done: 0,
             out_of_files: false,
             latencies: how.latencies.then(Box::default),
+            time_series: None,
             settings,
             sync: how.sync,
             stop,
@@ -110,13 +113,18 @@ impl<'a> Worker<'a> {
 
     /// One phase. When it fails in a removing phase it has removed all that can be.
     pub(super) fn work(&mut self, phase: Phase, tenth: &mut dyn FnMut()) -> Result<(), PostmarkError> {
-        match phase {
+        self.time_series = self.began().map(|began| (began, TimeSeriesRecorder::start()));
+        let done = match phase {
             Phase::MakeDirectories => self.make_directories(),
             Phase::Create => self.create_files(),
             Phase::Transactions => self.transactions(tenth),
             Phase::Delete => self.delete_files(),
             Phase::RemoveDirectories => self.remove_directories(),
+        };
+        if let (Some(latencies), Some((_, time_series))) = (&mut self.latencies, self.time_series.take()) {
+            latencies.steps.push((phase, time_series.stop()));
         }
+        done
     }
 
     fn make_directories(&mut self) -> Result<(), PostmarkError> {
@@ -224,7 +232,7 @@ impl<'a> Worker<'a> {
         let written = self.stream.write(&mut *file, self.text.first(size_bytes), *buffer_bytes_max);
         written.map_err(|error| self.failed(error, entry, phase))?;
         self.close_written(file, phase)?;
-        note(&mut self.latencies, began, |latencies| &mut latencies.create);
+        self.note(began, |latencies| &mut latencies.create);
         self.counts.note_written(size_bytes);
         Ok(true)
     }
@@ -239,7 +247,7 @@ impl<'a> Worker<'a> {
         let read = self.stream.read(&mut *file, entry.size_bytes, *buffer_bytes_max);
         read.map_err(|error| self.failed(error, entry, Phase::Transactions))?;
         file.close().map_err(storage)?;
-        note(&mut self.latencies, began, |latencies| &mut latencies.read);
+        self.note(began, |latencies| &mut latencies.read);
         self.counts.read += 1;
         self.counts.note_read(entry.size_bytes);
         Ok(())
@@ -265,7 +273,7 @@ impl<'a> Worker<'a> {
         let written = self.stream.write(&mut *file, self.text.first(by_bytes), *buffer_bytes_max);
         written.map_err(|error| self.failed(error, entry, Phase::Transactions))?;
         self.close_written(file, Phase::Transactions)?;
-        note(&mut self.latencies, began, |latencies| &mut latencies.append);
+        self.note(began, |latencies| &mut latencies.append);
         self.table.grow(slot, by_bytes);
         self.counts.appended += 1;
         self.counts.note_written(by_bytes);
@@ -277,7 +285,7 @@ impl<'a> Worker<'a> {
         let began = self.began();
         let fs = &self.sites[entry.place as usize].fs;
         fs.unlink(self.name.of(entry, self.settings))?;
-        note(&mut self.latencies, began, |latencies| &mut latencies.delete);
+        self.note(began, |latencies| &mut latencies.delete);
         self.table.vacate(slot);
         Ok(())
     }
@@ -346,15 +354,17 @@ impl<'a> Worker<'a> {
     fn began(&self) -> Option<Instant> {
         self.latencies.is_some().then(Instant::now)
     }
-}
 
-fn note(
-    latencies: &mut Option<Box<Latencies>>,
-    began: Option<Instant>,
-    of: impl FnOnce(&mut Latencies) -> &mut LatencyHistogram,
-) {
-    if let (Some(latencies), Some(began)) = (latencies, began) {
-        of(latencies).record(began.elapsed());
+    /// An operation that began then has ended now.
+    #[inline]
+    fn note(&mut self, began: Option<Instant>, of: impl FnOnce(&mut Latencies) -> &mut LatencyHistogram) {
+        let (Some(latencies), Some(began)) = (&mut self.latencies, began) else { return };
+        let now = Instant::now();
+        let latency = now.saturating_duration_since(began);
+        of(latencies).record(latency);
+        if let Some((phase_began, time_series)) = &mut self.time_series {
+            time_series.ok(now.saturating_duration_since(*phase_began), latency);
+        }
     }
 }
 

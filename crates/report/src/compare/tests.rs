@@ -51,6 +51,7 @@ fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
         }],
         curves: vec![],
         series: None,
+        annotations: vec![],
         headline: vec![],
         declarations: DECLARED.iter().filter_map(|one| one.metric(one.name)).collect(),
         metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
@@ -392,6 +393,7 @@ fn open_point(offered_per_sec: f64) -> measure::LoadPoint {
         verdict: measure::Verdict::valid(),
         parts: vec![],
         pacing: None,
+        time_series: None,
     }
 }
 

@@ -113,6 +113,7 @@ impl Sweep {
             points,
             curves: vec![],
             series: None,
+            annotations: vec![],
             headline: vec![],
             declarations: vec![],
             phases: vec![Phase {
@@ -232,6 +233,7 @@ impl Sweep {
             verdict: Verdict::valid(),
             parts: vec![],
             pacing: None,
+            time_series: None,
         }
     }
 }

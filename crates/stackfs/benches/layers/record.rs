@@ -49,6 +49,7 @@ pub fn write(
             curves: Vec::new(),
             series: Some(SeriesPlace { of: id(0, 0), side, turn }),
             metrics,
+            annotations: Vec::new(),
             headline: Vec::new(),
             declarations: Vec::new(),
             verdict: Verdict::valid(),

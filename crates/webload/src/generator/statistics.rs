@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, SendTimes, Sleep, WaitChoice};
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, TimeSeriesRecorder};
 
 use super::Counted;
 use super::client::{Fault, Flight, Reply};
@@ -24,6 +24,8 @@ pub(super) struct Statistics {
     /// Whether a phase is an open loop: only there is the generator's lateness a part of the latencies.
     is_open: Vec<bool>,
     moments: Moments,
+    /// How each phase goes over its time, since its first request was due.
+    time_series: Vec<Option<(Instant, TimeSeriesRecorder)>>,
     /// The proxy's own use, by phase.
     watch: Option<Watch>,
     /// Replies of the look under way, by the phase they were due in.
@@ -52,6 +54,7 @@ impl Statistics {
             tallies: vec![Tally::default(); phases.len()],
             is_open: phases.iter().map(|phase| phase.pace != Pace::Closed).collect(),
             moments: Moments::default(),
+            time_series: vec![None; phases.len()],
             watch,
             times: ReplyTimes::new(),
             run_delay: RunDelay::of_this_thread(),
@@ -86,6 +89,7 @@ impl Statistics {
         tally.planned += 1;
         tally.digest = mix(tally.digest ^ planned.object.key() ^ planned.class as u64);
         self.moment(due).due += 1;
+        self.time_series[phase].get_or_insert_with(|| (due, TimeSeriesRecorder::start()));
     }
 
     /// It goes out, at `now` and not at its moment.
@@ -152,6 +156,9 @@ impl Statistics {
         }
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
+        if let Some(Some((begin, time_series))) = self.time_series.get_mut(phase) {
+            time_series.ok(done.saturating_duration_since(*begin), latency);
+        }
         self.last_report.latency_sum += latency;
     }
 
@@ -159,6 +166,9 @@ impl Statistics {
     pub fn failed(&mut self, flight: &Flight, fault: Fault) {
         if fault.is_false_content() {
             tracing::warn!("{}: {:?}", fault.name(), flight.planned.object);
+        }
+        if let Some((begin, time_series)) = &mut self.time_series[flight.phase as usize] {
+            time_series.failed(begin.elapsed());
         }
         let tally = self.tally_of(flight);
         tally.fault(&flight.planned, fault);
@@ -212,7 +222,10 @@ impl Statistics {
     }
 
     /// All of it.
-    pub fn close(self, waited: Option<WaitChoice>, stopped: bool) -> Counted {
+    pub fn close(mut self, waited: Option<WaitChoice>, stopped: bool) -> Counted {
+        for (tally, of_phase) in self.tallies.iter_mut().zip(self.time_series) {
+            tally.steps = of_phase.map(|(_, time_series)| time_series.stop()).unwrap_or_default();
+        }
         Counted { tallies: self.tallies, moments: self.moments, waited, stopped }
     }
 }

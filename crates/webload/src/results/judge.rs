@@ -198,6 +198,8 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
             unanswered: tally.timed_out,
             transport_full_share: full_share(config, tally),
         }),
+        // Its phase has it.
+        time_series: None,
     };
     judge(&mut point, &lateness, phase, tally);
     point
@@ -342,6 +344,7 @@ fn phase_record(phase: &Phase, tally: &Tally) -> PhaseRecord {
         put("proxy_resident_bytes", used.resident_bytes as f64);
     }
     PhaseRecord {
+        time_series: tally.steps.clone().series(tally.wall),
         name: phase.name.to_owned(),
         pass: 1,
         wall_s,

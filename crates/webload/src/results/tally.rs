@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use harness::open_loop::LatenessLog;
-use measure::{LatencyHistogram, OpStats};
+use measure::{LatencyHistogram, OpStats, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use super::part::fault_counts;
@@ -76,6 +76,8 @@ pub(crate) struct Tally {
     pub digest: u64,
     /// What the proxy used, where it was watched.
     pub proxy: Option<Used>,
+    /// How it went over its time.
+    pub steps: StepCounts,
 }
 
 /// One good reply.
@@ -218,6 +220,7 @@ impl Tally {
         self.miss_latency.merge(&other.miss_latency);
         self.without_think.merge(&other.without_think);
         self.lateness.merge(&other.lateness);
+        self.steps.merge(other.steps.clone());
         self.begin = self.begin.into_iter().chain(other.begin).min();
         self.wall = self.wall.max(other.wall);
         self.idle += other.idle;

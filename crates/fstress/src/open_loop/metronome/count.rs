@@ -9,7 +9,7 @@ use std::time::Duration;
 use files::{Completion, OpKind, Outcome, Reply, Status};
 use harness::open_loop::{LatenessLog, ReplyTime, ReplyTimes, RunDelay, SendTimes, Sleep};
 use harness::{Live, Stage};
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, TimeSeriesRecorder};
 use quanta::Instant;
 
 use super::Flight;
@@ -74,8 +74,11 @@ pub struct Good {
 pub struct Count<'a> {
     point: u32,
     samples: Option<&'a mut Samples>,
+    begin: Instant,
     counted_from: Instant,
     end: Instant,
+    /// How the level goes over its time, with the warm-up.
+    pub time_series: TimeSeriesRecorder,
     pub tallies: Tallies,
     pub is_open: bool,
     pub lateness: LatenessLog,
@@ -113,14 +116,16 @@ impl<'a> Count<'a> {
         planner: &Planner,
         point: u32,
         samples: Option<&'a mut Samples>,
-        (counted_from, end): (Instant, Instant),
+        [begin, counted_from, end]: [Instant; 3],
         is_open: bool,
     ) -> Self {
         Self {
             point,
             samples,
+            begin,
             counted_from,
             end,
+            time_series: TimeSeriesRecorder::start(),
             tallies: Tallies::new(planner.mix()),
             is_open,
             lateness: LatenessLog::default(),
@@ -203,13 +208,16 @@ impl<'a> Count<'a> {
             self.answered_at = Some(completion.done);
             self.sent_since_answer = 0;
         }
+        let since_begin = done.saturating_duration_since(self.begin);
         if ok {
+            self.time_series.ok(since_begin, latency);
             // Only for the progress line: at high rates one in sixteen is enough, and saves a twentieth of the loop's time.
             if self.recent_ok < RECENT_ALL || self.recent_ok.is_multiple_of(16) {
                 self.recent.record(latency);
             }
             self.recent_ok += 1;
         } else {
+            self.time_series.failed(since_begin);
             self.recent_errors += 1;
         }
         if flight.counted_in == self.point {

@@ -47,6 +47,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         absence: Absence { away: Duration::from_millis(rank), ..Absence::default() },
         machine: MachineUse { wall: Duration::from_secs(3), ..MachineUse::default() },
         cut_short: None,
+        steps: StepCounts::default(),
     }
 }
 

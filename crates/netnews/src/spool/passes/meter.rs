@@ -85,6 +85,7 @@ impl PhaseMeter {
             items_per_sec: items as f64 / wall_s.max(1e-9),
             // What a client of ours asked of its server adds up over ranks.
             counters: self.clients.iter().flat_map(Client::used).collect(),
+            time_series: None,
         };
         MeasuredPhase { phase, of_machine, machine: self.machine.stop(), ..MeasuredPhase::default() }
     }

@@ -6,7 +6,7 @@
 use std::fs::File;
 
 use harness::{Entry, RankState};
-use measure::MeterScope;
+use measure::{LapRecorder, MeterScope, Phase};
 
 use super::super::batcher;
 use super::super::config::Keep;
@@ -39,6 +39,7 @@ impl Runner<'_> {
         let mut reader: Option<BatchReader<File>> = None;
         let mut stopped = false;
         let meter = self.meter("unbatch", pass);
+        let mut laps = LapRecorder::start();
         self.progress.begin(pass);
         let mut take_all = || -> Result<(), NetnewsError> {
             for number in standing.batches_done + 1..=last {
@@ -50,7 +51,7 @@ impl Runner<'_> {
                 let arrived = clock::arrival(pass, number - first_of_pass, split.slots_of(pass));
                 loop {
                     match open.next() {
-                        Ok(Some(article)) => spool.offer(article, arrived)?,
+                        Ok(Some(article)) => laps.lap(spool.offer(article, arrived)?),
                         Ok(None) => break,
                         Err(BatchError::Damaged { .. }) => {
                             self.part.counts.damaged += 1;
@@ -84,6 +85,7 @@ impl Runner<'_> {
         let (unbatch, store, looked) =
             (spool.counts - before.0, spool.storer.counts() - before.1, spool.history.counts());
         let mut phase = meter.stop(unbatch.stored, store.bytes);
+        phase.timed = laps.stop();
         phase.readings = readers.map(Readers::end);
         spool.tell_stored(false);
         figures::count_unbatch(&mut phase.phase, &unbatch, &store);
@@ -138,9 +140,12 @@ impl Runner<'_> {
         }
         let mut stopped = false;
         let meter = self.meter("batch", pass);
+        let (mut laps, mut written) = (LapRecorder::start(), 0);
         self.progress.begin(pass);
         let progress = &mut self.progress;
         let counts = batcher::batch(spool, pass - 1, &config.batches_to, config.batch_bytes, |done| {
+            // A name whose article is gone is no operation.
+            laps.lap(std::mem::replace(&mut written, done) < done);
             if done.is_multiple_of(256) {
                 progress.step(Work::Batch, done, 0);
             }
@@ -148,6 +153,7 @@ impl Runner<'_> {
             !stopped
         })?;
         let mut phase = meter.stop(counts.articles, counts.bytes);
+        phase.timed = laps.stop();
         phase.phase.counters.insert("missing".to_owned(), counts.missing as f64);
         phase.phase.counters.insert("batches".to_owned(), counts.batches as f64);
         self.part.counts.batch += counts;
@@ -173,15 +179,18 @@ impl Runner<'_> {
 
         let (names, mut stopped) = (doomed.counts.names, false);
         let meter = self.meter("expire", pass);
+        let mut laps = LapRecorder::start();
         self.progress.begin(pass);
         let progress = &mut self.progress;
         self.deleting = true;
-        let deleted = expire::delete(&spool.places, &spool.groups, &mut doomed, config.removal, |done| {
-            progress.step(Work::Expire, done, names);
-            stopped = stop.is_due();
-            !stopped
-        })?;
+        let deleted =
+            expire::delete(&spool.places, &spool.groups, &mut doomed, config.removal, &mut laps, |done| {
+                progress.step(Work::Expire, done, names);
+                stopped = stop.is_due();
+                !stopped
+            })?;
         let mut phase = meter.stop(deleted, 0);
+        phase.timed = laps.stop();
         phase.phase.counters.insert("articles".to_owned(), doomed.counts.articles as f64);
         phase.phase.counters.insert("names_missing".to_owned(), doomed.counts.names_missing as f64);
         self.part.counts.expire += doomed.counts;
@@ -232,7 +241,8 @@ impl Runner<'_> {
         if !done {
             return Ok(());
         }
-        self.journal.phases.push(recorded);
+        // A resumed run reports its figures, and not how it went from second to second.
+        self.journal.phases.push(Phase { time_series: None, ..recorded });
         if self.config.keep == Keep::Remove { Ok(()) } else { self.journal.write(&*spool.lib) }
     }
 }

@@ -11,9 +11,10 @@
 //! Not here: what is computed from it (see `figures`, `verdict`).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use harness::ranks::{Steps, merge_phases};
-use measure::{MachineLog, MachineUse, Phase, RankPart};
+use measure::{MachineLog, MachineUse, Phase, RankPart, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::RunCounts;
@@ -45,6 +46,8 @@ pub struct MeasuredPhase {
     pub machine: MachineUse,
     /// What the readers did meanwhile; none without readers, or when an earlier run measured it.
     pub readings: Option<Readings>,
+    /// How it went over its time: articles or names; nothing of phases that are one piece of work.
+    pub timed: StepCounts,
     /// How far it had come when; nothing for a process alone.
     pub steps: Steps,
     /// It was done from its begin to its end, by all ranks together.
@@ -148,6 +151,8 @@ impl MeasuredPhase {
         if let Some(readings) = &self.readings {
             phase.counters.extend(readings.counters(phase.wall_s));
         }
+        let wall = Duration::try_from_secs_f64(phase.wall_s).unwrap_or_default();
+        phase.time_series = self.timed.clone().series(wall);
         phase
     }
 
@@ -251,6 +256,7 @@ fn merged_phases(parts: &[(RankPart, Part)]) -> Vec<MeasuredPhase> {
             sum.whole &= one.whole;
             sum.earlier &= one.earlier;
             sum.machine += &one.machine;
+            sum.timed.merge(one.timed.clone());
             if let Some(readings) = &one.readings {
                 sum.readings.get_or_insert_default().merge(readings);
             }
