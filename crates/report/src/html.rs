@@ -22,7 +22,7 @@ use crate::lines::{self, LinePlot};
 use crate::sections::Sections;
 use crate::series::{self, Cumulative, Curve, Stat};
 use crate::views::{self, ComparisonView, MetricsView, RunView};
-use crate::{Reference, ReportError, Result, sections, sides, svg};
+use crate::{Reference, ReportError, Result, sections, sides, svg, time_series};
 
 const TEMPLATE: &str = include_str!("../web/report.html.j2");
 const SECTION: &str = include_str!("../web/section.html.j2");
@@ -95,6 +95,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
     let sections = Sections::of(runs, registry, options.reference);
     let lines = lines::plots(&sections::with_own_curves(runs, &sections));
     let search = series::is_search(runs, registry);
+    let (over_time, over_time_left_out) = time_series::views(runs);
     let numbers =
         PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative, lines: &lines, search };
     let comparison = options.comparison.clone().or_else(|| sides::compared(runs, registry));
@@ -127,6 +128,8 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         short_names => short_names(runs, comparison.as_ref()),
         dots => comparison.as_ref().and_then(DotPlot::of),
         sections => sections.all(),
+        over_time,
+        over_time_left_out,
         line_svgs => line_svgs(runs, registry, &lines)?,
         lines => lines,
         stats => Stat::ALL.map(Stat::name),

@@ -27,6 +27,7 @@ mod series;
 pub mod sides;
 mod store;
 pub mod svg;
+mod time_series;
 mod views;
 
 pub use error::ReportError;
@@ -36,6 +37,7 @@ pub use measure::numbers::{
 };
 pub use passes::Reference;
 pub use store::{RunSummary, Store};
+pub use time_series::csv as time_series_csv;
 
 /// What this crate's functions return.
 pub type Result<T> = std::result::Result<T, ReportError>;

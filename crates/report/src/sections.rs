@@ -9,7 +9,7 @@
 //! Not here: what a benchmark shows (its own crate says), how it is laid out (the template).
 
 mod bars;
-mod over_time;
+pub(crate) mod over_time;
 mod table;
 
 use measure::view::{Place, Published, Section, Usual, View};

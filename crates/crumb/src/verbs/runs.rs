@@ -5,7 +5,7 @@ mod show;
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use measure::{RECORDS_BYTES_MAX, RunId, RunRecord, read_text, text_from};
 use report::Store;
@@ -50,14 +50,19 @@ Examples:
         #[arg(long, value_enum, default_value = "highest", value_name = "WHICH")]
         ops: OpsOf,
     },
-    /// Write one run as RunRecord JSON, with histograms
+    /// Write one run as RunRecord JSON, with histograms, or its time series as CSV
     #[command(after_help = "\
 Examples:
   crumb runs export last -o filer-a.json
+  crumb runs export last --csv -o filer-a.csv
   crumb runs export 3f9a | gzip > 3f9a.json.gz")]
     Export {
         /// Run id, a unique beginning or end of it, or `last`
         run: String,
+        /// Write the time series and the marks as CSV instead: a row for each step of each level and phase, times in
+        /// seconds since the run's begin, latencies in microseconds
+        #[arg(long)]
+        csv: bool,
         /// File to write, `-` for standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -106,14 +111,28 @@ pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
                 None => print(&show::run_text(&record, ops))?,
             }
         }
-        What::Export { run, output } => {
+        What::Export { run, csv, output } => {
             let record = context.store_with_runs()?.find(&run)?;
-            Destination::new(output).write(context, &format!("run {}", record.id), &json_line(&record))?;
+            let text = if csv { time_series(&record)? } else { json_line(&record) };
+            Destination::new(output).write(context, &format!("run {}", record.id), &text)?;
         }
         What::Import { files } => import(context, &files)?,
         What::Rm { runs } => remove(context, &runs)?,
     }
     Ok(ExitStatus::Fine)
+}
+
+/// As CSV.
+fn time_series(record: &RunRecord) -> anyhow::Result<String> {
+    let text = report::time_series_csv(record);
+    if text.lines().count() < 2 {
+        bail!(
+            "run {} has no time series: it was made by an earlier version, or nothing in it was timed; `crumb runs export` \
+             without --csv writes what there is",
+            record.id
+        );
+    }
+    Ok(text)
 }
 
 fn json_line(record: &RunRecord) -> String {

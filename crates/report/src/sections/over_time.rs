@@ -1,6 +1,7 @@
 //! Lines over something that passes, in a box of 1000 by 1000 that stretches.
 //!
-//! Always holds: axes are linear and begin at zero; a stretch without values parts its line.
+//! Always holds: the axis along is linear and begins at zero, and so does the one upwards unless it is logarithmic; a stretch
+//! without values parts its line.
 
 use measure::view::{Line, Lines, Stroke};
 use serde::Serialize;
@@ -20,6 +21,18 @@ pub(crate) struct OverTime {
     up: Vec<Tick>,
     along: Vec<Tick>,
     marks: Vec<Tick>,
+    /// What somebody noted meanwhile, numbered from 1: each of them, however near to each other.
+    notes: Vec<Note>,
+    /// The axis upwards is logarithmic.
+    log: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Note {
+    /// Percent of the axis along.
+    at: f64,
+    at_text: String,
+    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,12 +55,36 @@ const MARKS_END: f64 = 96.0;
 impl OverTime {
     /// None when no value is above zero.
     pub fn of(view: &Lines, places: &[usize], section: &str) -> Option<Self> {
+        Self::drawn(view, places, section, &[], false)
+    }
+
+    /// One of several panels that share their axis along, of one run of the page; with what somebody noted, and when.
+    pub fn panel(
+        view: &Lines,
+        run: usize,
+        section: &str,
+        notes: &[(f64, String)],
+        log: bool,
+    ) -> Option<Self> {
+        Self::drawn(view, &[run], section, notes, log)
+    }
+
+    fn drawn(
+        view: &Lines,
+        places: &[usize],
+        section: &str,
+        notes: &[(f64, String)],
+        log: bool,
+    ) -> Option<Self> {
         let every = || view.lines.iter().flat_map(points);
         let (x_end, y_end) = every().fold((0.0f64, 0.0f64), |(x, y), point| (x.max(point.0), y.max(point.1)));
         if y_end <= 0.0 || x_end <= 0.0 {
             return None;
         }
-        let up = if view.unit == "%" && y_end > 50.0 {
+        let up = if log {
+            let least = every().map(|(_, y)| y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+            Axis::log(least, y_end).decades()
+        } else if view.unit == "%" && y_end > 50.0 {
             Axis::fixed(100.0, &[0.0, 25.0, 50.0, 75.0, 100.0])
         } else {
             Axis::linear(1.04 * y_end, 6)
@@ -77,9 +114,15 @@ impl OverTime {
             unit: view.unit,
             over: view.over,
             lines: lines.collect(),
-            up: ticks(&up, short),
+            up: ticks(&up, if log { crate::svg::plain } else { short }),
             along: ticks(&along, short),
             marks: marks(&view.marks, &along),
+            notes: notes
+                .iter()
+                .filter(|(at, _)| believed(*at))
+                .map(|(at, text)| Note { at: along.place(*at), at_text: grouped(*at, 2), text: text.clone() })
+                .collect(),
+            log,
         })
     }
 }
