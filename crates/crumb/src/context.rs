@@ -50,6 +50,15 @@ pub struct Context {
     unkept: Mutex<BTreeSet<RunId>>,
     /// The user named the store: its directory is not made up.
     store_named: bool,
+    /// Where sockets for marks may be, the best first.
+    pub mark_directories: Vec<PathBuf>,
+}
+
+/// Below the user's runtime directory, or a directory of the user's own in /tmp.
+fn mark_directories(runtime: Option<PathBuf>) -> Vec<PathBuf> {
+    let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir()).map(|path| path.join("crumb"));
+    let user = rustix::process::geteuid().as_raw();
+    runtime.into_iter().chain([PathBuf::from(format!("/tmp/crumb-{user}"))]).collect()
 }
 
 /// As <https://no-color.org> has it, and on terminals only.
@@ -71,6 +80,7 @@ impl Context {
             silent: false,
             unkept: Mutex::default(),
             command: command_line(),
+            mark_directories: mark_directories(variable("XDG_RUNTIME_DIR")),
         }
     }
 
@@ -90,6 +100,7 @@ impl Context {
             interruption: self.interruption.clone(),
             unkept: Mutex::default(),
             store_named: self.store_named,
+            mark_directories: self.mark_directories.clone(),
         }
     }
 

@@ -88,6 +88,8 @@ enum Verb {
     Run(Box<verbs::run::RunArgs>),
     /// Find and remove what killed runs left in a target
     Clean(verbs::clean::CleanArgs),
+    /// Set a mark, with a text, on the runs that are under way
+    Mark(verbs::mark::MarkArgs),
     /// List, show, export, import and delete stored runs
     Runs(verbs::runs::RunsArgs),
     /// Make, multiply and inspect the news feeds that `crumb run netnews` stores
@@ -154,6 +156,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Doctor(args) => verbs::doctor::run(&args, context),
         Verb::Run(args) => verbs::run::run(*args, context),
         Verb::Clean(args) => verbs::clean::run(&args, context),
+        Verb::Mark(args) => verbs::mark::run(&args, context),
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
         #[cfg(feature = "mount")]

@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use harness::marks::MarkListener;
 use harness::ranks::RankGroup;
 use harness::{Benchmark, Event, Events, Figures, Ran, RunError};
+use jiff::Timestamp;
 use measure::{RunRecord, Verdict};
 use serde_json::{Map, Value};
 
@@ -102,7 +104,9 @@ impl<B: Benchmark> Plan<'_, B> {
         let would_leave = (!self.would_leave.is_empty()).then_some(self.would_leave.as_str());
         let leaving = would_leave.map(|what| context.interruption.would_leave(what));
         let config = ranks::with_hosts(Value::Object(config), group.hosts());
+        let marks = self.listen_for_marks(context, group);
         let record = |figures: Figures| RunRecord {
+            annotations: marks.as_ref().map(MarkListener::marks).unwrap_or_default(),
             verdict: self.remarked(figures.verdict),
             config: with_chosen(config.clone(), figures.chosen),
             seed: self.seed,
@@ -148,6 +152,26 @@ impl<B: Benchmark> Plan<'_, B> {
         let interrupted = stop.load(Ordering::Relaxed);
         mark(&mut record, interrupted && error.is_none());
         Ok(Run { record, any_measured, error, interrupted, is_shown })
+    }
+
+    /// Of several ranks only the first has a record. A run that cannot be marked is as good as any.
+    fn listen_for_marks(&self, context: &Context, group: &RankGroup) -> Option<MarkListener> {
+        if group.rank() != 0 {
+            return None;
+        }
+        let mut failed = None;
+        for directory in &context.mark_directories {
+            let started = self.begun.started();
+            let since_begin = move || Timestamp::now().duration_since(started).as_secs_f64();
+            match MarkListener::start(directory, &self.begun.id.0, since_begin) {
+                Ok(listener) => return Some(listener),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            tracing::info!("`crumb mark` cannot reach this run: {}", measure::error_chain(&error));
+        }
+        None
     }
 
     /// Runs the benchmark in a thread of its own, so that what it is pinned to is not for the rest of this program.

@@ -12,6 +12,7 @@ pub mod feed_verify;
 pub mod generate;
 #[cfg(feature = "mount")]
 pub mod manage;
+pub mod mark;
 #[cfg(feature = "mount")]
 pub mod mount;
 #[cfg(feature = "pack")]

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Here: the path of a run ([`Benchmark`], [`run`]), what it reports on its way ([`Event`]), several ranks that run as one
-//! ([`ranks`]), the gate before each phase ([`PhaseGate`]), the order of rounds and when they are enough ([`series`]), the
+//! ([`ranks`]), the gate before each phase ([`PhaseGate`]), the order of rounds and when they are enough ([`series`]), the marks
+//! that a user sets meanwhile ([`marks`]), the
 //! rules of an open loop ([`open_loop`]).
 //! Always holds: nothing here knows a benchmark, its storage, or how bytes get from one rank to another.
 //! Not here: what a benchmark does (`fstress`, `postmark`, `netnews`), storage (see `files`), what is counted and recorded
@@ -13,6 +14,7 @@
 
 mod benchmark;
 mod event;
+pub mod marks;
 pub mod open_loop;
 mod phase_gate;
 pub mod ranks;

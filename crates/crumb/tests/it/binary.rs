@@ -97,6 +97,13 @@ impl Bench {
         (child, url.unwrap_or_else(|| panic!("{line}")).to_owned())
     }
 
+    /// Serves nothing by NFS, as fast as it can, until it is stopped; gives the URL as well.
+    pub fn null_server(&self) -> (Child, String) {
+        let (child, line) = self.serving(&["serve", "null", "--listen", "127.0.0.1:0"]);
+        let url = line.split_whitespace().find(|word| word.starts_with("nfs://"));
+        (child, url.unwrap_or_else(|| panic!("{line}")).to_owned())
+    }
+
     /// Starts a verb that serves until it is stopped, and waits for its first line.
     fn serving(&self, args: &[&str]) -> (Child, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))

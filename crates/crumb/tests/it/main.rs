@@ -18,6 +18,7 @@ mod file_system_servers;
 mod fstress_servers;
 mod generate;
 mod manage;
+mod mark;
 mod metrics_page;
 mod mount;
 mod netnews;
