@@ -10,6 +10,7 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     settings: &[("set", Role::Place), ("storage", Role::Reach)],
     answers: &["pays-from"],
     answer: |record| Answer::of(sentence(&record.metrics)),
+    views: crate::views::views,
     ..BenchmarkEntry::of(crate::METRICS)
 };
 

@@ -28,6 +28,7 @@ mod run;
 mod sample;
 mod set;
 mod sizes;
+mod views;
 mod window;
 
 pub use benchmark::{Dirscale, Reached};

@@ -23,6 +23,7 @@ mod entry;
 mod error;
 pub mod figures;
 mod memory;
+pub mod published;
 mod random;
 mod session;
 mod settings;
