@@ -126,6 +126,7 @@ impl Sweep {
                 bytes: 1_228_800_000,
                 items_per_sec: 3821.7,
                 counters: BTreeMap::from([("nfs_calls".to_owned(), 391_000.0)]),
+                time_series: None,
             }],
             metrics: BTreeMap::from([
                 ("saturation_per_sec".to_owned(), self.capacity_per_sec * 0.96),
@@ -297,6 +298,7 @@ pub fn postmark_series(ratio: f64) -> Vec<RunRecord> {
                 ("device_busy_percent".to_owned(), 61.0),
                 ("device_requests".to_owned(), 18_411.0),
             ]),
+            time_series: None,
         };
         record.phases = vec![
             phase("create", 20_000, 4_100.0 * speed),
@@ -421,6 +423,7 @@ pub fn rounds_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRe
         bytes: items * 3_000,
         items_per_sec: per_sec,
         counters: BTreeMap::new(),
+        time_series: None,
     };
     record.phases = Vec::new();
     for pass in 1..=passes {
