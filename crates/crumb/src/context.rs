@@ -54,11 +54,11 @@ pub struct Context {
     pub mark_directories: Vec<PathBuf>,
 }
 
-/// Below the user's runtime directory, or a directory of the user's own in /tmp.
+/// Below the user's runtime directory, or a directory of the user's own in that for temporary files.
 fn mark_directories(runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir()).map(|path| path.join("crumb"));
     let user = rustix::process::geteuid().as_raw();
-    runtime.into_iter().chain([PathBuf::from(format!("/tmp/crumb-{user}"))]).collect()
+    runtime.into_iter().chain([std::env::temp_dir().join(format!("crumb-{user}"))]).collect()
 }
 
 /// As <https://no-color.org> has it, and on terminals only.

@@ -77,7 +77,7 @@ pub enum MarkError {
 /// What a run said to a mark.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MarkAnswer {
-    /// The mark is set, so many seconds after the run's begin.
+    /// The mark is set, this many seconds after the run's begin.
     Set(f64),
     /// It is not, for this reason.
     Refused(String),

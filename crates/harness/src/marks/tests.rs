@@ -54,7 +54,7 @@ fn a_directory_that_others_can_enter_or_that_is_a_link_is_refused_by_both_ends()
 }
 
 #[test]
-fn a_text_is_short_and_has_nothing_that_a_terminal_obeys_whoever_sends_it() {
+fn a_text_is_short_and_has_nothing_that_a_terminal_obeys() {
     assert_eq!(checked_text("  cache flushed \n").unwrap(), "cache flushed");
     assert!(matches!(checked_text(" "), Err(MarkError::Empty)));
     assert!(matches!(checked_text(&"x".repeat(201)), Err(MarkError::Long { bytes: 201 })));
