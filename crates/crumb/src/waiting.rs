@@ -4,7 +4,7 @@ use clap::Args;
 use harness::open_loop::Wait;
 
 /// Flags of a benchmark with a schedule.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct WaitArgs {
     /// Wait for the next request: sleep until shortly before it is due and then spin; spin all the time, which takes a
     /// whole core; or auto, which spins if cores stay free and no CPU quota forbids it

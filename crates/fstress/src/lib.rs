@@ -34,6 +34,7 @@ pub use open_loop::arrivals::{Arrivals, Schedule};
 pub use run::{FileCount, FstressConfig, Keep, METRICS, RunOutcome, run, run_together};
 pub use workload::derive;
 pub use workload::distribution::{Dimension, Distribution};
+pub use workload::knobs;
 pub use workload::mix::{Mix, OpDeck};
 pub use workload::{
     Access, FilesPerOp, Popularity, ReadAccess, Scale, SetattrUse, Sizes, Tree, Workload, WriteAccess,

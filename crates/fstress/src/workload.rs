@@ -23,6 +23,7 @@
 
 pub mod derive;
 pub(super) mod distribution;
+pub mod knobs;
 pub(super) mod mix;
 mod parse;
 mod write;

@@ -5,6 +5,7 @@
 //!                                                   \-> svg:  files for papers and mails
 //!           -> sections: what the benchmark's own crate shows, as data -^
 //! table of cells -> grid_page: one file, for tables that join several benchmarks
+//! points of a knob -> sensitivity: one file, one SVG: latency against a setting, a line for each value of another
 //! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod html;
 mod lines;
 mod passes;
 mod sections;
+pub mod sensitivity;
 mod series;
 pub mod sides;
 mod store;

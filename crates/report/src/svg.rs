@@ -15,6 +15,7 @@ mod dots;
 mod lines;
 mod marks;
 mod passes;
+mod sensitivity;
 
 use measure::{BenchmarkRegistry, FigureMark, RunRecord};
 use plotters::coord::Shift;
@@ -28,6 +29,7 @@ use crate::figures::{grouped, round_rate_text};
 use crate::lines::LinePlot;
 use crate::passes::PassFigure;
 use crate::sections::Sections;
+use crate::sensitivity::Sensitivity;
 use crate::series::{self, Curve, Dot, Stat};
 use crate::{Reference, ReportError, Result, captions, sections};
 
@@ -161,6 +163,17 @@ pub fn comparison(comparison: &Comparison) -> Result<Option<String>> {
     let drawn = dots::draw(&mut text, comparison, &plot);
     drawn.map_err(|error| ReportError::Draw { plot: "comparison".to_owned(), reason: error.to_string() })?;
     Ok(Some(text))
+}
+
+/// A sensitivity figure: mean latency above, p99 below.
+///
+/// # Errors
+/// When plotters refuses.
+pub fn sensitivity(figure: &Sensitivity) -> Result<String> {
+    let mut text = String::new();
+    let drawn = sensitivity::draw(&mut text, figure);
+    drawn.map_err(|error| ReportError::Draw { plot: "sensitivity".to_owned(), reason: error.to_string() })?;
+    Ok(text)
 }
 
 fn file_name(runs: &[RunRecord], kind: Kind<'_>) -> String {
@@ -388,16 +401,25 @@ fn draw_line(chart: &mut Chart<'_, '_>, line: Vec<(f64, f64)>, curve: &Curve, wi
 
 /// The mark of a load point: hollow and amber when saturated, crossed out in red when INVALID.
 fn draw_mark(area: &DrawingArea<SVGBackend<'_>, Plane>, run: usize, dot: &Dot, at: (f64, f64)) -> Drawn<()> {
+    draw_state(area, run, (dot.saturated, dot.valid), at)
+}
+
+fn draw_state(
+    area: &DrawingArea<SVGBackend<'_>, Plane>,
+    run: usize,
+    (saturated, valid): (bool, bool),
+    at: (f64, f64),
+) -> Drawn<()> {
     let at = area.map_coordinate(&at);
     let area = area.strip_coord_spec();
     // The stripped area counts from its own corner, the mapped point from the picture's.
     let corner = area.get_base_pixel();
     let at = (at.0 - corner.0, at.1 - corner.1);
-    draw_shape(&area, run, if dot.saturated { AMBER } else { color(run) }.filled(), at)?;
-    if dot.saturated {
+    draw_shape(&area, run, if saturated { AMBER } else { color(run) }.filled(), at)?;
+    if saturated {
         draw_shape_sized(&area, run, WHITE.filled(), at, 3)?;
     }
-    if !dot.valid {
+    if !valid {
         let (x, y) = at;
         for (from, to) in [((x - 8, y - 8), (x + 8, y + 8)), ((x - 8, y + 8), (x + 8, y - 8))] {
             area.draw(&PathElement::new([from, to], RED.stroke_width(2)))?;

@@ -40,6 +40,12 @@ Examples:
         #[arg(long)]
         mix: bool,
     },
+    /// List the numbers of a workload that `crumb run fstress` sets with --set and varies with --vary
+    #[command(after_help = "\
+Examples:
+  crumb workload knobs
+  crumb run fstress /mnt/disk --workload mail --set skew=0.8 --set file-size=16KiB")]
+    Knobs,
     /// Derive a workload from another one
     #[command(
         override_usage = "crumb workload derive <NAME|FILE> <KNOBS> [-o FILE]",
@@ -96,6 +102,11 @@ pub fn run(args: WorkloadArgs, context: &Context) -> anyhow::Result<ExitStatus> 
             Some(text) => print(text)?,
             None => print(&find(&workload)?.to_toml())?,
         },
+        What::Knobs => {
+            let rows = fstress::knobs::Knob::all();
+            let rows = rows.iter().map(|(name, about)| wrapped(&format!("{name:<28}"), about));
+            print(&rows.collect::<String>())?;
+        }
         What::Derive(knobs) => {
             let derived = derived(&knobs)?;
             let what = format!("workload {}", derived.name);

@@ -31,6 +31,7 @@ mod report;
 mod run_postmark;
 mod runs;
 mod sample;
+mod sensitivity;
 mod serve;
 mod shootout;
 mod webload;

@@ -3,6 +3,7 @@
 mod cell;
 mod flags;
 mod foreseen;
+mod vary;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -44,6 +45,9 @@ impl FstressArgs {
         stop: &Arc<AtomicBool>,
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
+        if self.vary.is_some() {
+            return vary::run(&self, group, stop, context);
+        }
         let sides = ranks::sides(group, &self.target, &self.series.vs, &[], self.seed)?;
         let idle = self.flags_without_use(&sides).map_err(|wrong| wrong.context(BadUsage));
         on_all(group, "its flags", idle)?;

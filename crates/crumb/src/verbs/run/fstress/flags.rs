@@ -8,6 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use clap::builder::ArgPredicate;
 use files::{NfsProto, Target};
+use fstress::knobs::{self, KnobRange, Setting};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
 use measure::RunId;
 
@@ -24,15 +25,25 @@ use crate::waiting::WaitArgs;
 ///
 /// Requests leave on a schedule, whatever the replies do, and latency counts from the scheduled moment. The file
 /// set is created in the target before the first load level, grows with the load, and is removed at the end.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FstressArgs {
     /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or null: for the generator itself
     pub(super) target: Target,
 
     /// Workload: a built-in name (`crumb workload list`), a TOML file, or a directory of value:weight files
-    #[arg(long, short, default_value = "web-server")]
-    workload: String,
+    #[arg(
+        long,
+        short,
+        default_value = "web-server",
+        default_value_if("vary", ArgPredicate::IsPresent, "web-proxy")
+    )]
+    pub(super) workload: String,
+
+    /// Set a number of the workload, such as memory-hit=0.4 or file-size=16KiB; may be given several times. `crumb workload
+    /// knobs` lists them
+    #[arg(long, value_name = "KNOB=VALUE")]
+    pub(super) set: Vec<Setting>,
 
     /// Take a first look, done within a minute: 2000 files and 4 levels of 5 seconds. Sets defaults only; flags that are
     /// given win
@@ -41,13 +52,13 @@ pub struct FstressArgs {
 
     /// Requests a second: 1000 or 20k, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
     /// for a closed loop (see --outstanding). 20,300 could mean 20300 and is refused: write 20300, or '20, 300' for two rates. With
-    /// --quick: 500,1000,2000,4000
+    /// --quick: 500,1000,2000,4000; with --vary: 1000
     #[arg(long, short, default_value = "auto", default_value_ifs = quick_rate(), value_name = "RATES", value_parser = rates)]
     pub(super) rate: String,
 
     /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then sets the first rate
     #[arg(long, value_name = "BOUND")]
-    find_max: Option<LatencyBound>,
+    pub(super) find_max: Option<LatencyBound>,
 
     /// Warm-up before each measured interval, such as 30s or 2m; with --quick 1s
     #[arg(long, default_value = "120s", default_value_if("quick", "true", "1s"), value_parser = time, value_name = "TIME")]
@@ -83,11 +94,11 @@ pub struct FstressArgs {
 
     /// Keep the file set under this name for later runs with --reuse
     #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
-    keep: Option<String>,
+    pub(super) keep: Option<String>,
 
     /// Use the file set that --keep left under this name; create missing files, and keep it
     #[arg(long, value_name = "NAME", value_parser = kept_name, visible_alias = "resume")]
-    reuse: Option<String>,
+    pub(super) reuse: Option<String>,
 
     /// Transport protocol, if the target does not name it [default: tcp]
     #[arg(long, value_parser = proto, value_name = "udp|tcp")]
@@ -126,6 +137,23 @@ pub struct FstressArgs {
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) raw: Option<PathBuf>,
 
+    /// Measure latency against this number of the workload at one rate: KNOB=FROM..TO/STEP or KNOB=VALUE,VALUE,…, such as
+    /// memory-hit=0..1/0.1. Each value is a run; --workload is then web-proxy by default
+    #[arg(long, value_name = "KNOB=VALUES", help_heading = "Sensitivity")]
+    pub(super) vary: Option<KnobRange>,
+
+    /// With --vary: a line of the figure for each value of this one, such as disk-hit=0,0.5,1
+    #[arg(long, value_name = "KNOB=VALUES", requires = "vary", help_heading = "Sensitivity")]
+    pub(super) lines: Option<KnobRange>,
+
+    /// With --vary: write every point as CSV to this file, - for standard output
+    #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sensitivity")]
+    pub(super) csv: Option<PathBuf>,
+
+    /// With --vary: write the picture as SVG to this file, - for standard output
+    #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sensitivity")]
+    pub(super) svg: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) series: SeriesArgs,
 
@@ -147,6 +175,8 @@ Examples:
     crumb run fstress /mnt/disk --rate 200..2000/200 --warm 5s --measure 10s
   Every request in a file, for plots of your own:
     crumb run fstress nfs://filer/vol --rate 1000 --measure 1m --raw samples
+  How does latency depend on the hit ratios of a web proxy (the paper's figure 9)?
+    crumb run fstress nfs://filer/vol --rate 1000 --vary memory-hit=0..1/0.1 --lines disk-hit=0,0.5,1 --report hits.html
   What can the server do at most (closed loop)?
     crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
 
@@ -178,6 +208,11 @@ impl FstressArgs {
             reconnect_timeout: self.reconnect_timeout.unwrap_or(RECONNECT_TIMEOUT),
             threads: self.threads,
         }
+    }
+
+    /// One point of the figure that `--vary` asks for: a run with these settings.
+    pub(super) fn of_point(&self, set: Vec<Setting>) -> Self {
+        Self { vary: None, lines: None, csv: None, svg: None, set, ..self.clone() }
     }
 
     /// A flag that changes nothing on any of the sides was meant for something else.
@@ -218,7 +253,7 @@ impl FstressArgs {
         id: &RunId,
         proto: Option<NfsProto>,
     ) -> anyhow::Result<FstressConfig> {
-        let mut workload = Workload::find(&self.workload)?;
+        let mut workload = knobs::apply(&Workload::find(&self.workload)?, &self.set)?;
         if let Some(files) = self.files_per_op {
             workload.scale.files_per_op = fstress::FilesPerOp::new(files)
                 .map_err(|problem| anyhow::anyhow!("--files-per-op: {problem}"))?;
@@ -298,8 +333,13 @@ fn file_size(text: &str) -> Result<String, measure::ValueError> {
 }
 
 /// A search has rates of its own, and a first one.
-fn quick_rate() -> [(&'static str, ArgPredicate, &'static str); 2] {
-    [("find_max", ArgPredicate::IsPresent, "auto"), ("quick", "true".into(), "500,1000,2000,4000")]
+fn quick_rate() -> [(&'static str, ArgPredicate, &'static str); 3] {
+    [
+        ("find_max", ArgPredicate::IsPresent, "auto"),
+        // The rate of the paper's figure 9.
+        ("vary", ArgPredicate::IsPresent, "1000"),
+        ("quick", "true".into(), "500,1000,2000,4000"),
+    ]
 }
 
 /// A number of files for each request is a number of files.
