@@ -32,6 +32,7 @@ pub use objects::{
 };
 pub use open_loop::arrivals::{Arrivals, Schedule};
 pub use run::{FileCount, FstressConfig, Keep, METRICS, RunOutcome, run, run_together};
+pub use workload::chains::{Chain, Step};
 pub use workload::derive;
 pub use workload::distribution::{Dimension, Distribution};
 pub use workload::knobs;

@@ -312,7 +312,7 @@ impl Session<'_> {
 
     /// Leaves a set that is kept as it was made, as far as names go, and free for others.
     fn leave(&mut self, mut set: ObjectSets) -> (Option<Work>, Result<(), FstressError>) {
-        let makes_names = self.config.workload.mix.shares().iter().any(|(kind, _)| {
+        let makes_names = self.config.workload.requests().shares().iter().any(|(kind, _)| {
             use files::OpKind::{Create, Link, Mkdir, Mknod, Rename, Symlink};
             matches!(kind, Create | Mkdir | Symlink | Mknod | Rename | Link)
         });

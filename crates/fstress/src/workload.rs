@@ -4,7 +4,8 @@
 //! creation phase                                    measurement phase
 //! [tree]        files, directories, symlinks        [mix]     operations and their shares
 //!               per directory; depth                [sizes]   of reads and writes
-//! [popularity]  of files, directories, symlinks     [access]  in which order files are read and written
+//! [popularity]  of files, directories, symlinks     [chains]  requests that follow one another's replies
+//!                                                   [access]  in which order files are read and written
 //! [sizes]       of files                            load level: given when a run starts
 //!                        [scale]  files for each request a second that is offered
 //! ```
@@ -14,13 +15,14 @@
 //! `directories_per_directory`, `symlinks_per_directory`, `depth_max`, `file_popularity`,
 //! `directory_popularity`, `symlink_popularity`, `file_size`, `read_size`, `write_size` (lines of
 //! `value:weight`, or one line with any distribution) and `mix` (lines such as `lookup:14`); optional files
-//! `read_access`, `write_access`, `write_stability`, `setattr`, `append_max`, `files_per_op`, `files_min` and
+//! `chains` (lines such as `lookup-read:20`), `read_access`, `write_access`, `write_stability`, `setattr`, `append_max`, `files_per_op`, `files_min` and
 //! `about` hold one value each. `#` starts a comment.
 //!
 //! Always holds: a `Workload` that was loaded or derived can be run; an error names file, line and
 //! what was expected.
 //! Source: Anderson, "Fstress", sections 3.1, 3.2, 5, tables 1 and 2.
 
+pub(super) mod chains;
 pub mod derive;
 pub(super) mod distribution;
 pub mod knobs;
@@ -34,6 +36,7 @@ use std::str::FromStr;
 use files::OpKind;
 use measure::{SETTINGS_BYTES_MAX, read_text};
 
+use self::chains::Chain;
 use self::distribution::Distribution;
 use self::mix::Mix;
 use crate::error::{FstressError, ValueProblem, nearest};
@@ -55,6 +58,8 @@ pub struct Workload {
     pub access: Access,
     /// Which operations, how often.
     pub mix: Mix,
+    /// Which chains of requests, how often in the unit of the mix; none by default.
+    pub chains: Vec<Chain>,
     /// How large a file set the offered load calls for.
     pub scale: Scale,
 }
@@ -258,7 +263,23 @@ impl Workload {
     /// Whether it needs files at all: NULL and questions about the file system do not.
     pub fn needs_files(&self) -> bool {
         let without = [OpKind::Null, OpKind::Fsstat, OpKind::Fsinfo, OpKind::Pathconf];
-        self.mix.shares().iter().any(|(op, _)| !without.contains(op))
+        !self.chains.is_empty() || self.mix.shares().iter().any(|(op, _)| !without.contains(op))
+    }
+
+    /// Whether the operation occurs, by itself or in a chain.
+    pub fn has(&self, op: OpKind) -> bool {
+        self.mix.has(op) || chains::have(&self.chains, op)
+    }
+
+    /// Chains with their shares (0 to 1) of what the schedule offers.
+    pub fn chain_shares(&self) -> Vec<(String, f64)> {
+        let total = self.mix.total_as_written() + self.chains.iter().map(Chain::weight).sum::<f64>();
+        self.chains.iter().map(|chain| (chain.name(), chain.weight() / total)).collect()
+    }
+
+    /// The shares of all requests that are sent, those of chains among them.
+    pub fn requests(&self) -> Mix {
+        chains::requests(&self.mix, &self.chains)
     }
 }
 

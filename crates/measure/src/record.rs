@@ -138,6 +138,9 @@ pub struct LoadPoint {
     pub histogram: LatencyHistogram,
     /// By operation, names as in RFC 1813 in lower case.
     pub ops: BTreeMap<String, OpStats>,
+    /// By chain, named by its requests; empty for a workload without chains.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub chains: BTreeMap<String, ChainStats>,
     /// The files behind it.
     pub file_set: FileSetRecord,
     /// True when the server did not keep up with the offered rate.
@@ -246,6 +249,27 @@ pub struct OpStats {
     /// File bytes moved by successful operations.
     pub bytes: u64,
     /// Latency of the successful ones.
+    pub latency_us: LatencySummary,
+    /// The same, whole.
+    pub histogram: LatencyHistogram,
+}
+
+/// What became of one chain of requests of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChainStats {
+    /// First requests sent in the interval.
+    pub begun: u64,
+    /// Chains of which every request succeeded.
+    pub complete: u64,
+    /// Chains ended by a request that was answered with an error.
+    pub failed: u64,
+    /// Chains ended by a request that was not answered, or cut off at the end.
+    pub unanswered: u64,
+    /// Requests sent, the first ones among them.
+    pub requests_sent: u64,
+    /// Requests that were not sent, as an earlier one of their chain failed or was not answered.
+    pub requests_not_sent: u64,
+    /// From the send of the first request to the last reply, of the complete ones.
     pub latency_us: LatencySummary,
     /// The same, whole.
     pub histogram: LatencyHistogram,

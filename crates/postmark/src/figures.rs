@@ -104,6 +104,7 @@ pub fn load_point(whole: &Part) -> LoadPoint {
         latency_us: all.summary(),
         ops: ops.collect(),
         histogram: all,
+        chains: Default::default(),
         file_set: Default::default(),
         saturated: false,
         verdict: Verdict::valid(),

@@ -3,6 +3,7 @@
 //! ```text
 //! load_points   a line a load level: latency against load; below it what speaks against a level
 //! operations    a line an operation of one load level, as table 4 of the Fstress paper
+//! chains        a line a chain of requests of one load level
 //! generator     how the generator fared at each level
 //! ranks         how each of several generators fared at one level
 //! summary       what the run answers, its figures, and the verdict
@@ -74,6 +75,31 @@ pub fn telling_point(record: &RunRecord) -> Option<&LoadPoint> {
     }
     let held = record.points.iter().filter(|point| !point.saturated && point.verdict.valid);
     held.max_by(|a, b| a.achieved_per_sec.total_cmp(&b.achieved_per_sec)).or(record.points.last())
+}
+
+/// The chains of one load point; nothing for a workload without.
+pub fn chains(point: &LoadPoint) -> String {
+    if point.chains.is_empty() {
+        return String::new();
+    }
+    let row = |(name, stats): (&String, &measure::ChainStats)| {
+        vec![
+            name.clone(),
+            count_text(stats.begun),
+            count_text(stats.complete),
+            count_text(stats.failed),
+            count_text(stats.unanswered),
+            count_text(stats.requests_not_sent),
+            if_sampled(&stats.latency_us, stats.latency_us.mean),
+            if_sampled(&stats.latency_us, stats.latency_us.p50),
+            if_sampled(&stats.latency_us, stats.latency_us.p99),
+        ]
+    };
+    let rows: Vec<Vec<String>> = point.chains.iter().map(row).collect();
+    let heads = ["chain", "begun", "complete", "failed", "lost", "not sent", "mean", "p50", "p99"];
+    let title = "Chains, from the send of the first request to the last reply; latency in ms";
+    let note = "The rate counts a chain once. not sent: requests of chains that ended early.";
+    format!("{title}\n{}{note}\n\n", grid(&heads, 1, &rows))
 }
 
 /// The operations of one load point, the most frequent first, and below the table their errors by name.

@@ -120,7 +120,7 @@ fn list() -> anyhow::Result<String> {
     let mut text = String::new();
     for name in Workload::builtin_names() {
         let workload = Workload::builtin(name)?;
-        let shares = workload.mix.shares();
+        let shares = workload.requests().shares();
         let main: Vec<String> =
             shares.iter().take(5).map(|(op, share)| format!("{} {:.0}%", op.name(), share * 100.0)).collect();
         let more = if shares.len() > main.len() { ", ..." } else { "" };
@@ -132,13 +132,16 @@ fn list() -> anyhow::Result<String> {
 }
 
 fn mix(workload: &Workload) -> String {
-    let rows: Vec<Vec<String>> = workload
-        .mix
-        .shares()
-        .iter()
-        .map(|(op, share)| vec![op.name().to_owned(), format!("{:.2}", share * 100.0)])
-        .collect();
-    grid(&["operation", "% of requests"], 1, &rows)
+    let row = |(name, share): (&str, f64)| vec![name.to_owned(), format!("{:.2}", share * 100.0)];
+    let requests = workload.requests().shares();
+    let rows: Vec<_> = requests.iter().map(|(op, share)| row((op.name(), *share))).collect();
+    let chains = workload.chain_shares();
+    let rows_of_chains: Vec<_> = chains.iter().map(|(name, share)| row((name, *share))).collect();
+    let of_chains = match chains.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", grid(&["chain", "% of the schedule"], 1, &rows_of_chains)),
+    };
+    grid(&["operation", "% of requests"], 1, &rows) + &of_chains
 }
 
 fn derived(knobs: &Knobs) -> anyhow::Result<Workload> {

@@ -161,6 +161,7 @@ fn point(rate: f64, mean_us: f64) -> LoadPoint {
         latency_us: histogram.summary(),
         histogram,
         ops,
+        chains: Default::default(),
         file_set: FileSetRecord {
             files_asked: files,
             files,

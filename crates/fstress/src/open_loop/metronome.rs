@@ -10,12 +10,14 @@
 //! stall of the server or the network meets every request that is due in it (no coordinated omission). Latency counts from the
 //! moment a request was really sent, and from the planned one if it waited for room in the transport; that this loop itself was
 //! late is kept apart (`harness::open_loop`). What is due within the measured interval is counted, whenever it is sent or
-//! answered. In a closed loop there is no schedule: a request is due when it is sent, and the figures are labelled so.
+//! answered. Later requests of a chain have no place in the schedule: they are due when the one before is answered, count where
+//! the first one counts, and leave before what the schedule has due. In a closed loop there is no schedule: a request is due when it is sent, and the figures are labelled so.
 //!
 //! Not here: what to ask (see `planner`), what the figures mean (see `judge`).
 
 mod count;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -28,10 +30,10 @@ use serde::{Deserialize, Serialize};
 
 use self::count::Count;
 use super::arrivals::Schedule;
-use super::planner::{NameBuffers, Planned, Planner};
+use super::planner::{Follow, NameBuffers, Planned, Planner};
 use crate::error::FstressError;
 use crate::results::raw::Samples;
-use crate::results::tally::Tallies;
+use crate::results::tally::{ChainTally, Tallies};
 
 /// What sets the pace of a load point.
 pub(crate) enum Pace {
@@ -76,6 +78,8 @@ pub(crate) struct Measured {
     pub counters: TransportCounters,
     /// Requests whose predecessor had not been answered when they were due, so that another was sent.
     pub overtaken: u64,
+    /// What became of the workload's chains, in their order.
+    pub chains: Vec<ChainTally>,
     /// Digest over all operations asked since the warm-up began: equal for equal seeds.
     pub digest: u64,
     /// Bytes that the file set was made with, as of this load.
@@ -137,6 +141,8 @@ impl From<TransportError> for CutShort {
 pub(crate) struct Flights {
     slots: Vec<Flight>,
     free: Vec<u32>,
+    /// Due now: later requests of chains whose earlier ones were answered.
+    followers: VecDeque<Flight>,
 }
 
 #[derive(Clone, Copy)]
@@ -146,6 +152,8 @@ struct Flight {
     sent: Instant,
     /// It waited for room in the transport, or behind others that did.
     waited_for_room: bool,
+    /// It follows another request of its chain, and not the schedule.
+    follows: bool,
     /// The load point whose interval it counts in; 0 in none.
     counted_in: u32,
 }
@@ -164,7 +172,7 @@ impl Flights {
         }
     }
 
-    /// Notes when these were really sent. The moment each was due, and how late that is.
+    /// Notes when these were really sent. The moment the schedule had each for, and how late that is.
     fn sent<'f>(
         &'f mut self,
         batch: &'f [Ticket],
@@ -176,10 +184,10 @@ impl Flights {
             (flight.sent, flight.waited_for_room) = (sent, waited_for_room);
         }
         let late = move |ticket: &Ticket| {
-            let due = self.slots[ticket.0 as usize].due;
-            (due, sent.saturating_duration_since(due))
+            let flight = &self.slots[ticket.0 as usize];
+            (!flight.follows).then(|| (flight.due, sent.saturating_duration_since(flight.due)))
         };
-        batch.iter().map(late)
+        batch.iter().filter_map(late)
     }
 
     fn land(&mut self, ticket: Ticket) -> Flight {
@@ -192,6 +200,7 @@ impl Flights {
         if (ticket.0 as usize) < self.slots.len() {
             let flight = self.land(ticket);
             planner.settle(&flight.planned, outcome);
+            planner.abandon(&flight.planned);
         }
     }
 }
@@ -288,7 +297,7 @@ impl Metronome<'_> {
                 Pace::Open(..) => BATCH_MAX,
             };
             while batch.len() < BATCH_MAX {
-                let flight = match (&mut pace, held.take()) {
+                let flight = match (&mut pace, held.take().or_else(|| self.flights.followers.pop_front())) {
                     (_, Some(flight)) => flight,
                     (Pace::Open(schedule, later), None) => {
                         if next_due > now || next_due >= end {
@@ -310,11 +319,7 @@ impl Metronome<'_> {
                 match self.transport.submit(ticket, &self.planner.request(&flight.planned, &mut names)) {
                     Ok(()) => {
                         batch.push(ticket);
-                        if flight.counted_in != 0 {
-                            count.sent += 1;
-                            count.sent_since_answer += 1;
-                            count.tallies.of(flight.planned.kind).attempted += 1;
-                        }
+                        count.submitted(&flight, self.planner);
                     }
                     Err(SubmitError::Full) => {
                         held = Some(self.flights.land(ticket));
@@ -365,9 +370,7 @@ impl Metronome<'_> {
         }
         // What was due and never sent: the one held back, and what the schedule still had.
         if let Some(flight) = held {
-            // The planner has applied its effects already and waits for an end.
-            self.planner.settle(&flight.planned, &Outcome::Cancelled);
-            count.take_back(&flight);
+            self.take_back(&flight, &mut count);
         }
         if let Pace::Open(schedule, later) = &mut pace {
             while next_due < stopped_at {
@@ -384,6 +387,9 @@ impl Metronome<'_> {
                 Ok(Drained::Stopped) => cut_short = Some(CutShort::Stopped),
                 Err(gone) => cut_short = Some(gone.into()),
             }
+        }
+        while let Some(flight) = self.flights.followers.pop_front() {
+            self.take_back(&flight, &mut count);
         }
         // What the storage kept: a pause of the generator before the end leaves requests that were due and that it never saw.
         let kept_waiting = count.sent_since_answer + if count.full.is_zero() { 0 } else { count.unsent };
@@ -420,6 +426,7 @@ impl Metronome<'_> {
             busy: busy.clamp(0.0, 1.0),
             counters,
             overtaken: self.planner.overtaken(),
+            chains: count.chains,
             digest: self.planner.digest(),
             set_bytes_made: self.set_bytes_made,
             set_bytes_to_come,
@@ -443,6 +450,39 @@ impl Metronome<'_> {
         if is_first {
             (self.tell)(Event::Waits(choice));
         }
+    }
+
+    /// A request that was planned and will not be sent.
+    fn take_back(&mut self, flight: &Flight, count: &mut Count<'_>) {
+        // The planner has applied its effects already and waits for an end.
+        self.planner.settle(&flight.planned, &Outcome::Cancelled);
+        self.planner.abandon(&flight.planned);
+        count.take_back(flight);
+    }
+
+    /// Sends what follows the replies so far, as far as there is room, when the schedule is over.
+    fn send_followers(&mut self, count: &mut Count<'_>) -> Result<(), TransportError> {
+        let mut names = NameBuffers::default();
+        let mut batch = Vec::new();
+        while let Some(flight) = self.flights.followers.pop_front() {
+            let ticket = self.flights.board(flight);
+            match self.transport.submit(ticket, &self.planner.request(&flight.planned, &mut names)) {
+                Ok(()) => {
+                    batch.push(ticket);
+                    count.submitted(&flight, self.planner);
+                }
+                Err(SubmitError::Full) => {
+                    let flight = self.flights.land(ticket);
+                    self.flights.followers.push_front(flight);
+                    break;
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.flights.sent(&batch, self.clock.now(), false).for_each(drop);
+        self.transport.flush()
     }
 
     fn poll(&mut self, until: Wake, count: &mut Count<'_>) -> Result<(), TransportError> {
@@ -472,7 +512,7 @@ impl Metronome<'_> {
         let mut until = until;
         let mut stopped = false;
         let is_lost = !count.away.is_zero();
-        while count.in_flight > 0 && self.transport.in_flight() > 0
+        while count.in_flight > 0 && (self.transport.in_flight() > 0 || !self.flights.followers.is_empty())
             || is_lost && !self.transport.is_connected()
         {
             let now = self.clock.now();
@@ -483,6 +523,7 @@ impl Metronome<'_> {
             if now >= until {
                 return Ok(if stopped { Drained::Stopped } else { Drained::GivenUp });
             }
+            self.send_followers(count)?;
             self.poll(Wake::At(until.min(now + STOP_SEEN_WITHIN)), count)?;
         }
         Ok(Drained::All)
@@ -532,7 +573,12 @@ impl Waiter for Replies<'_, '_> {
             }
             let flight = flights.land(completion.ticket);
             planner.settle(&flight.planned, &completion.outcome);
-            count.settle(&flight, &completion);
+            let from = if flight.waited_for_room { flight.due } else { flight.sent };
+            let follow = planner.follow(&flight.planned, &completion.outcome, from);
+            count.settle(&flight, &completion, follow.as_ref());
+            if let Some(Follow::Next(planned)) = follow {
+                flights.followers.push_back(count.follower(planned, completion.done, flight.counted_in));
+            }
         });
         // What came before the connection broke counts as well.
         if count.is_open {

@@ -11,10 +11,11 @@
 //!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
 //! [`QUIET`], if another can be found, and never while a request that names it is unanswered (`removals`).
-//! Not here: what takes several requests (`series`), what waits for a reply (`pending`), which file goes (`removals`), what goes
-//! out (`request`).
+//! Not here: what takes several requests (`series`, `chains`), what waits for a reply (`pending`), which file goes (`removals`),
+//! what goes out (`request`).
 //! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
 
+mod chains;
 mod digest;
 mod pending;
 mod removals;
@@ -29,6 +30,8 @@ use quanta::Instant;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+pub(crate) use self::chains::Follow;
+use self::chains::{NO_CHAIN, Running, blank};
 pub(crate) use self::digest::DIGEST_FACTOR;
 use self::digest::Digest;
 use self::pending::CreateState;
@@ -37,7 +40,7 @@ use self::series::Series;
 use super::arrivals::stream;
 use crate::file_set::payload::Payload;
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets, SymlinkId};
-use crate::workload::mix::{Mix, OpDeck};
+use crate::workload::mix::{Dealt, Mix, OpDeck};
 use crate::workload::{ReadAccess, SetattrUse, Workload, WriteAccess, WriteStability};
 
 /// An operation with its target, small enough to keep for each request in flight.
@@ -49,6 +52,8 @@ pub(crate) struct Planned {
     dir: DirectoryId,
     /// Slot of the series it belongs to, or the number of a new name.
     extra: u32,
+    /// Slot of the chain it belongs to.
+    chain: u32,
     count: u32,
     offset: u64,
 }
@@ -94,6 +99,10 @@ pub(crate) struct Planner {
     uncommitted: VecDeque<(Instant, FileId)>,
     /// Where a file was and what it was called before a RENAME that is not answered yet.
     renaming: HashMap<FileId, (DirectoryId, ObjectName)>,
+    running: Vec<Running>,
+    running_free: Vec<u32>,
+    /// The shares of all requests, those of chains among them.
+    requests: Mix,
     /// Made by MKDIR; no targets but for RMDIR.
     spare_dirs: VecDeque<DirectoryId>,
     /// When each file was last asked for, in milliseconds of planned time.
@@ -120,7 +129,8 @@ impl Planner {
     pub fn new(workload: Workload, set: ObjectSets, io_bytes_max: u32, seed: u64, now: Instant) -> Self {
         Self {
             set,
-            deck: OpDeck::new(&workload.mix, seed),
+            deck: OpDeck::with_chains(&workload.mix, &workload.chains, seed),
+            requests: workload.requests(),
             stability: match workload.access.write_stability {
                 WriteStability::Unstable => Stability::Unstable,
                 WriteStability::DataSync => Stability::DataSync,
@@ -144,6 +154,8 @@ impl Planner {
             leaving: VecDeque::new(),
             uncommitted: VecDeque::new(),
             renaming: HashMap::new(),
+            running: Vec::new(),
+            running_free: Vec::new(),
             spare_dirs: VecDeque::new(),
             last_used_ms: Vec::new(),
             point_begin: now,
@@ -155,9 +167,9 @@ impl Planner {
         }
     }
 
-    /// The mix in force.
+    /// The shares of the requests that are sent.
     pub fn mix(&self) -> &Mix {
-        &self.workload.mix
+        &self.requests
     }
 
     /// Begins a load point at `begin`: `closed` when replies set the pace.
@@ -209,15 +221,11 @@ impl Planner {
     #[inline]
     pub fn plan(&mut self, due: Instant) -> Planned {
         self.pass_time(due);
-        let kind = self.deck.draw();
-        let mut planned = Planned {
-            kind,
-            target: Target::None,
-            dir: DirectoryId::ROOT,
-            extra: NO_SERIES,
-            count: 0,
-            offset: 0,
+        let kind = match self.deck.deal() {
+            Dealt::Op(kind) => kind,
+            Dealt::Chain(which) => return self.plan_chain(which, due),
         };
+        let mut planned = blank(kind);
         match kind {
             OpKind::Null | OpKind::Fsstat | OpKind::Fsinfo | OpKind::Pathconf => {}
             OpKind::Getattr | OpKind::Access => self.plan_on_file(&mut planned, due),
@@ -277,6 +285,12 @@ impl Planner {
         };
         let ok = matches!(outcome, Outcome::Ok(_));
         match (planned.kind, planned.target) {
+            (OpKind::Lookup, Target::File(file)) if planned.chain != NO_CHAIN => {
+                if let Outcome::Ok(Reply::Lookup { object, .. }) = outcome {
+                    // One that no server may send leaves the handle that was known.
+                    let _kept = self.set.set_file_handle(file, object.0);
+                }
+            }
             (OpKind::Read | OpKind::Write, _) if planned.extra != NO_SERIES => {
                 self.settle_series(planned, ok)
             }

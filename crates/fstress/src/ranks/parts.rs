@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
 use crate::open_loop::planner::DIGEST_FACTOR;
-use crate::results::tally::{Tallies, Tally};
+use crate::results::tally::{ChainTally, Tallies, Tally};
 
 /// Buckets in use: (highest latency in nanoseconds, samples).
 type Buckets = Vec<(u64, u64)>;
@@ -46,6 +46,7 @@ pub(super) struct MeasuredPart {
     /// Reconnects, bad replies, garbage, retransmits, bytes sent, bytes received.
     counters: [u64; 6],
     overtaken: u64,
+    chains: Vec<ChainPart>,
     digest: u64,
     /// Bytes that the file set was made with, and those that created files are still to get.
     set_bytes: [u64; 2],
@@ -77,6 +78,36 @@ struct TallyPart {
     counts: [u64; 5],
     errors: Vec<(String, u64)>,
     buckets: Buckets,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct ChainPart {
+    /// Begun, complete, failed, requests.
+    counts: [u64; 4],
+    buckets: Buckets,
+}
+
+impl ChainPart {
+    fn of(tally: &ChainTally) -> Self {
+        Self {
+            counts: [tally.begun, tally.complete, tally.failed, tally.requests],
+            buckets: tally.histogram.buckets(),
+        }
+    }
+
+    fn tally(&self) -> ChainTally {
+        let [begun, complete, failed, requests] = self.counts;
+        let mut histogram = LatencyHistogram::new();
+        histogram.add_buckets(&self.buckets);
+        ChainTally { begun, complete, failed, requests, histogram }
+    }
+
+    fn add(&mut self, other: &Self) {
+        add_each(&mut self.counts, &other.counts);
+        let mut sum = self.tally().histogram;
+        sum.add_buckets(&other.buckets);
+        self.buckets = sum.buckets();
+    }
 }
 
 /// Why it ended, and on which rank; the worst stands for all.
@@ -151,6 +182,7 @@ impl MeasuredPart {
                 counters.received_bytes,
             ],
             overtaken: measured.overtaken,
+            chains: measured.chains.iter().map(ChainPart::of).collect(),
             digest: measured.digest,
             set_bytes: [measured.set_bytes_made, measured.set_bytes_to_come],
             machine: measured.machine.clone(),
@@ -215,6 +247,7 @@ impl MeasuredPart {
                 waited_for_thread: Duration::ZERO,
             },
             overtaken: self.overtaken,
+            chains: self.chains.iter().map(ChainPart::tally).collect(),
             digest: self.digest,
             set_bytes_made: self.set_bytes[0],
             set_bytes_to_come: self.set_bytes[1],
@@ -266,6 +299,8 @@ impl Sums {
         whole.ok_within += part.ok_within;
         whole.answered_within += part.answered_within;
         whole.overtaken += part.overtaken;
+        whole.chains.resize_with(whole.chains.len().max(part.chains.len()), ChainPart::default);
+        whole.chains.iter_mut().zip(&part.chains).for_each(|(sum, part)| sum.add(part));
         add_each(&mut whole.counters, &part.counters);
         add_each(&mut whole.set_bytes, &part.set_bytes);
         whole.machine += &part.machine;

@@ -15,10 +15,13 @@ use harness::open_loop::{
     GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF, Shortfall, TRANSPORT_FULL,
 };
 use harness::series::MEASURED_AGAIN;
-use measure::{FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, TimeSeries, Verdict};
+use measure::{
+    ChainStats, FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, TimeSeries, Verdict,
+};
 
 use crate::load::{LatencyBound, Load};
 use crate::open_loop::metronome::{Absence, CutShort, Measured};
+use crate::workload::chains::Chain;
 use crate::workload::mix::Mix;
 
 /// What a load point was asked to be.
@@ -27,7 +30,9 @@ pub(crate) struct Asked<'a> {
     pub rate: Option<f64>,
     /// Requests outstanding; none in an open loop.
     pub outstanding: Option<u32>,
+    /// Shares of all requests.
     pub mix: &'a Mix,
+    pub chains: &'a [Chain],
     pub file_set: FileSetRecord,
     /// How long replies were waited for after the interval.
     pub drain: Duration,
@@ -150,6 +155,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         latency_us: histogram.summary(),
         histogram,
         ops: measured.tallies.op_stats(asked.mix),
+        chains: chain_stats(measured, asked.chains),
         file_set: asked.file_set,
         saturated: false,
         verdict: Verdict::valid(),
@@ -173,6 +179,29 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
 fn time_series(measured: &Measured) -> Option<TimeSeries> {
     let series = measured.steps.clone().series(measured.warmed + measured.measured)?;
     Some(TimeSeries { measured_from_s: measured.warmed.as_secs_f64(), ..series })
+}
+
+fn chain_stats(measured: &Measured, chains: &[Chain]) -> BTreeMap<String, ChainStats> {
+    let of_each = chains.iter().zip(&measured.chains);
+    of_each.map(|(chain, tally)| (chain.name(), tally.stats(chain.steps().len()))).collect()
+}
+
+/// What chains did not send because an earlier request of them failed or was not answered.
+fn remark_chains(point: &LoadPoint, verdict: &mut Verdict) {
+    let sum = |of: fn(&ChainStats) -> u64| point.chains.values().map(of).sum::<u64>();
+    let left = sum(|chain| chain.requests_not_sent);
+    if left > 0 {
+        let (begun, failed, unanswered) =
+            (sum(|chain| chain.begun), sum(|chain| chain.failed), sum(|chain| chain.unanswered));
+        verdict.remark(
+            "chains-ended-early",
+            format!(
+                "{} of {begun} chains ended early ({failed} by an error, {unanswered} without an answer): {left} of their requests \
+                 were not sent",
+                failed + unanswered
+            ),
+        );
+    }
 }
 
 /// Requests that were waited for to the end without an answer; with a storage that went away, also those that it could not be
@@ -288,6 +317,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     }
     measured.machine.judge(&mut verdict);
     remark_unanswered(measured, attempted, &mut verdict);
+    remark_chains(point, &mut verdict);
     if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
         verdict.invalidate(
             GENERATOR_BUSY,

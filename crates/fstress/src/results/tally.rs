@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::{OpKind, Outcome, Reply};
-use measure::{LatencyHistogram, OpStats};
+use measure::{ChainStats, LatencyHistogram, OpStats};
 
 use crate::workload::mix::Mix;
 
@@ -90,6 +90,37 @@ fn file_bytes(reply: &Reply<'_>) -> u64 {
         Reply::Read { bytes, .. } => bytes.len() as u64,
         Reply::Write { count, .. } => u64::from(*count),
         _ => 0,
+    }
+}
+
+/// Counts of one chain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChainTally {
+    /// First requests sent.
+    pub begun: u64,
+    /// All requests succeeded.
+    pub complete: u64,
+    /// Ended by a request that the storage answered with an error.
+    pub failed: u64,
+    /// Requests sent, the first ones among them.
+    pub requests: u64,
+    /// From the first request's send to the last reply, of the complete ones.
+    pub histogram: LatencyHistogram,
+}
+
+impl ChainTally {
+    /// As in a record, for a chain of `steps` requests.
+    pub fn stats(&self, steps: usize) -> ChainStats {
+        ChainStats {
+            begun: self.begun,
+            complete: self.complete,
+            failed: self.failed,
+            unanswered: self.begun - self.complete - self.failed,
+            requests_sent: self.requests,
+            requests_not_sent: self.begun * steps as u64 - self.requests,
+            latency_us: self.histogram.summary(),
+            histogram: self.histogram.clone(),
+        }
     }
 }
 

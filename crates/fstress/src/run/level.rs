@@ -99,9 +99,9 @@ pub(super) fn measure(
     let light = others.filter_map(|(_, point)| point.pacing.as_ref());
     let light_p50_us =
         light.map(|pacing| pacing.latency_from_sent_us.p50).filter(|p50| *p50 > 0.0).min_by(f64::total_cmp);
-    let mix = &config.workload.mix;
+    let (mix, chains) = (&config.workload.requests(), &config.workload.chains);
     let drain = config.drain;
-    let asked = Asked { rate, outstanding, mix, file_set, drain, light_p50_us, is_local };
+    let asked = Asked { rate, outstanding, mix, chains, file_set, drain, light_p50_us, is_local };
     let mut point = judge::load_point(&measured, &asked, parts);
     if let Some(why) = spoilt {
         judge::note_repeat(&mut point, &why);

@@ -20,6 +20,7 @@ use files::OpKind;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::chains::{CHAINS_MAX, Chain};
 use crate::error::ValueProblem;
 
 /// Shares of the operations, as they were written and normalised.
@@ -55,6 +56,11 @@ impl Mix {
         Ok(Self { weights, shares })
     }
 
+    /// No operations: for a workload of chains alone.
+    pub(crate) fn none() -> Self {
+        Self { weights: vec![], shares: [0.0; OpKind::COUNT] }
+    }
+
     /// What was written: operation and number, in that order, zeros included.
     pub fn as_written(&self) -> &[(OpKind, f64)] {
         &self.weights
@@ -87,15 +93,26 @@ impl Mix {
     }
 }
 
+/// What a deck deals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dealt {
+    /// One operation of the mix.
+    Op(OpKind),
+    /// One of the workload's chains.
+    Chain(usize),
+}
+
 /// Deals operations so that every stretch of them has the shares of the mix. See the head of this file.
 #[derive(Clone, Debug)]
 pub struct OpDeck {
     // Fixed point: one draw is 2^24 units of time. The low five bits of `due` hold the lane, so that the
     // smallest number names the operation to deal.
     due: [u64; LANES_MAX],
-    interval_end: [u64; OpKind::COUNT],
-    interval: [u64; OpKind::COUNT],
+    interval_end: [u64; LANES_MAX],
+    interval: [u64; LANES_MAX],
     ops: [OpKind; OpKind::COUNT],
+    /// The first lane of a chain.
+    chains_from: usize,
     lanes: usize,
     rng: Xoshiro256PlusPlus,
 }
@@ -103,7 +120,8 @@ pub struct OpDeck {
 const UNITS_PER_DRAW: f64 = (1 << 24) as f64;
 const LANE_BITS: u32 = 5;
 const LANES_AT_ONCE: usize = 4;
-const LANES_MAX: usize = OpKind::COUNT.next_multiple_of(LANES_AT_ONCE);
+const LANES_MAX: usize = (OpKind::COUNT + CHAINS_MAX).next_multiple_of(LANES_AT_ONCE);
+const _: () = assert!(LANES_MAX <= 1 << LANE_BITS);
 // Eight billion draws; then all times are moved back, so that they never overflow.
 const TIME_MAX: u64 = 1 << 57;
 const INTERVAL_MAX: u64 = 1 << 54;
@@ -111,26 +129,63 @@ const INTERVAL_MAX: u64 = 1 << 54;
 impl OpDeck {
     /// A deck for `mix`, shuffled by `seed`.
     pub fn new(mix: &Mix, seed: u64) -> Self {
+        Self::with_chains(mix, &[], seed)
+    }
+
+    /// A deck for `mix` and `chains` together.
+    pub(crate) fn with_chains(mix: &Mix, chains: &[Chain], seed: u64) -> Self {
         let mut deck = Self {
             due: [u64::MAX; LANES_MAX],
-            interval_end: [0; OpKind::COUNT],
-            interval: [0; OpKind::COUNT],
+            interval_end: [0; LANES_MAX],
+            interval: [0; LANES_MAX],
             ops: OpKind::ALL,
+            chains_from: 0,
             lanes: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
+        let of_chains: f64 = chains.iter().map(Chain::weight).sum();
+        let total = mix.total_as_written() + of_chains;
+        // Exactly 1 without chains: they must not move what a seed deals.
+        let of_mix = if of_chains > 0.0 { mix.total_as_written() / total } else { 1.0 };
         for (lane, (op, share)) in mix.shares().into_iter().enumerate() {
             deck.ops[lane] = op;
-            deck.interval[lane] = ((UNITS_PER_DRAW / share).round() as u64).min(INTERVAL_MAX);
-            deck.lanes = lane + 1;
-            deck.place_next(lane);
+            deck.add_lane(share * of_mix);
         }
+        deck.chains_from = deck.lanes;
+        // A chain that is never offered has its lane, so that lanes count as chains do.
+        chains.iter().for_each(|chain| deck.add_lane(chain.weight() / total));
         deck
     }
 
-    /// The next operation.
+    fn add_lane(&mut self, share: f64) {
+        let lane = self.lanes;
+        self.lanes += 1;
+        if share > 0.0 {
+            self.interval[lane] = ((UNITS_PER_DRAW / share).round() as u64).min(INTERVAL_MAX);
+            self.place_next(lane);
+        }
+    }
+
+    /// The next operation of a mix without chains.
     #[inline]
     pub fn draw(&mut self) -> OpKind {
+        let lane = self.draw_lane();
+        self.ops[lane]
+    }
+
+    /// The next operation or chain.
+    #[inline]
+    pub(crate) fn deal(&mut self) -> Dealt {
+        let lane = self.draw_lane();
+        if lane < self.chains_from {
+            Dealt::Op(self.ops[lane])
+        } else {
+            Dealt::Chain(lane - self.chains_from)
+        }
+    }
+
+    #[inline]
+    fn draw_lane(&mut self) -> usize {
         // Four minima at once, as each comparison would have to wait for the one before.
         let mut firsts = [u64::MAX; LANES_AT_ONCE];
         for dues in self.due[..self.lanes.next_multiple_of(LANES_AT_ONCE)].chunks_exact(LANES_AT_ONCE) {
@@ -144,7 +199,7 @@ impl OpDeck {
         if first >> LANE_BITS > TIME_MAX {
             self.move_times_back(first >> LANE_BITS);
         }
-        self.ops[lane]
+        lane
     }
 
     #[inline]
@@ -157,7 +212,7 @@ impl OpDeck {
     // The interval that holds `due` may have begun before `by`, but its end has not come, so nothing is lost.
     #[cold]
     fn move_times_back(&mut self, by: u64) {
-        for lane in 0..self.lanes {
+        for lane in (0..self.lanes).filter(|lane| self.interval[*lane] > 0) {
             self.interval_end[lane] -= by;
             self.due[lane] -= by << LANE_BITS;
         }

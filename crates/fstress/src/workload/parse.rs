@@ -12,13 +12,14 @@ use measure::{SETTINGS_BYTES_MAX, read_text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::chains::{CHAINS_MAX, Chain};
 use super::distribution::{Dimension, Distribution, meaningful_lines, parse_number, parse_quantity};
 use super::mix::Mix;
 use super::{Access, FilesPerOp, Popularity, Scale, Sizes, Tree, Workload};
 use crate::error::{FstressError, Place, ValueProblem, nearest};
 
 /// Key in TOML and the name of the file in a directory, for every parameter but the mix.
-const PARAMETERS: [(&str, &str); 20] = [
+const PARAMETERS: [(&str, &str); 21] = [
     ("name", "name"),
     ("about", "about"),
     ("tree.files_per_directory", "files_per_directory"),
@@ -39,9 +40,10 @@ const PARAMETERS: [(&str, &str); 20] = [
     ("scale.files_per_op", "files_per_op"),
     ("scale.files_min", "files_min"),
     ("mix", "mix"),
+    ("chains", "chains"),
 ];
 
-const SECTIONS: [&str; 6] = ["tree", "popularity", "sizes", "access", "mix", "scale"];
+const SECTIONS: [&str; 7] = ["tree", "popularity", "sizes", "access", "mix", "chains", "scale"];
 
 /// A value as it was written, and where.
 struct Written {
@@ -60,6 +62,13 @@ struct Raw {
     values: BTreeMap<&'static str, Written>,
     mix_place: Option<Place>,
     mix: Vec<(Place, String, String)>,
+    chains: Vec<(Place, String, String)>,
+}
+
+impl Raw {
+    fn of(whole: Place) -> Self {
+        Self { whole, values: BTreeMap::new(), mix_place: None, mix: Vec::new(), chains: Vec::new() }
+    }
 }
 
 pub(super) fn toml(text: &str, file: &str, folder: Option<&Path>) -> Result<Workload, FstressError> {
@@ -69,8 +78,7 @@ pub(super) fn toml(text: &str, file: &str, folder: Option<&Path>) -> Result<Work
         place: error.span().map_or_else(|| Place::whole(file), place),
         problem: error.message().to_owned(),
     })?;
-    let mut raw =
-        Raw { whole: Place::whole(file), values: BTreeMap::new(), mix_place: None, mix: Vec::new() };
+    let mut raw = Raw::of(Place::whole(file));
     for (key, value) in document.get_ref() {
         let name: &str = key.get_ref();
         match value.get_ref() {
@@ -80,6 +88,13 @@ pub(super) fn toml(text: &str, file: &str, folder: Option<&Path>) -> Result<Work
                     let at = place(op.span());
                     let share = scalar(&at, op.get_ref(), share.get_ref())?;
                     raw.mix.push((at, op.get_ref().to_string(), share));
+                }
+            }
+            DeValue::Table(rows) if name == "chains" => {
+                for (chain, share) in in_text_order(rows) {
+                    let at = place(chain.span());
+                    let share = scalar(&at, chain.get_ref(), share.get_ref())?;
+                    raw.chains.push((at, chain.get_ref().to_string(), share));
                 }
             }
             DeValue::Table(entries) if SECTIONS.contains(&name) => {
@@ -186,7 +201,7 @@ pub(super) fn directory(folder: &Path) -> Result<Workload, FstressError> {
         move |source| FstressError::ReadWorkload { path, source }
     };
     let whole = Place::whole(folder.display().to_string());
-    let mut raw = Raw { whole, values: BTreeMap::new(), mix_place: None, mix: Vec::new() };
+    let mut raw = Raw::of(whole);
     for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
         let path = entry.map_err(failed(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -217,6 +232,17 @@ pub(super) fn directory(folder: &Path) -> Result<Workload, FstressError> {
             }
             continue;
         }
+        if *parameter == "chains" {
+            for (line, row) in meaningful_lines(&text) {
+                let at = Place::line(&file, line);
+                let Some((chain, share)) = row.split_once(':') else {
+                    let problem = ValueProblem::new(row, "chain:percent, such as `lookup-read:20`");
+                    return Err(FstressError::BadValue { place: at, key: "chains".to_owned(), problem });
+                };
+                raw.chains.push((at, chain.trim().to_owned(), share.trim().to_owned()));
+            }
+            continue;
+        }
         let mut lines = meaningful_lines(&text);
         let (line, value) = lines.next().unwrap_or((1, ""));
         if let Some((line, extra)) = lines.next() {
@@ -238,7 +264,8 @@ fn file_stem(file: &str) -> String {
 }
 
 fn checked(mut raw: Raw, name: String) -> Result<Workload, FstressError> {
-    let mix = mix(&raw)?;
+    let chains = chains(&raw)?;
+    let mix = mix(&raw, &chains)?;
     let file_size_missing = !raw.values.contains_key("sizes.file");
     let places: BTreeMap<_, _> =
         raw.values.iter().map(|(key, written)| (*key, written.place.clone())).collect();
@@ -291,16 +318,16 @@ fn checked(mut raw: Raw, name: String) -> Result<Workload, FstressError> {
     };
     let name = value(&mut raw, "name", name, |text| Ok(text.to_owned()))?;
     let about = value(&mut raw, "about", String::new(), |text| Ok(text.to_owned()))?;
-    let workload = Workload { name, about, tree, popularity, sizes, access, mix, scale };
+    let workload = Workload { name, about, tree, popularity, sizes, access, mix, chains, scale };
 
     let missing = |key, why: &str| FstressError::Missing { place: whole.clone(), key, why: why.to_owned() };
     if workload.needs_files() && file_size_missing {
         return Err(missing("sizes.file", "the mix asks for files"));
     }
-    if workload.mix.has(OpKind::Read) && read_missing {
+    if workload.has(OpKind::Read) && read_missing {
         return Err(missing("sizes.read", "the mix has reads"));
     }
-    if workload.mix.has(OpKind::Write) && write_missing {
+    if workload.has(OpKind::Write) && write_missing {
         return Err(missing("sizes.write", "the mix has writes"));
     }
     check_together(&workload, |key, problem| {
@@ -330,10 +357,10 @@ fn check_together(
             "the mix has readlink",
         )?;
     }
-    if mix.has(OpKind::Read) {
+    if workload.has(OpKind::Read) {
         above_zero("sizes.read", &workload.sizes.read, "the mix has reads")?;
     }
-    if mix.has(OpKind::Write) {
+    if workload.has(OpKind::Write) {
         above_zero("sizes.write", &workload.sizes.write, "the mix has writes")?;
     }
     if workload.needs_files() {
@@ -357,7 +384,30 @@ fn check_together(
     Ok(())
 }
 
-fn mix(raw: &Raw) -> Result<Mix, FstressError> {
+/// The chains as written.
+fn chains(raw: &Raw) -> Result<Vec<Chain>, FstressError> {
+    let mut chains: Vec<Chain> = Vec::new();
+    for (place, name, share) in &raw.chains {
+        let bad = |problem| FstressError::BadValue { place: place.clone(), key: name.clone(), problem };
+        let share = parse_number(share.trim())
+            .ok_or_else(|| bad(ValueProblem::new(share, "a percentage of 0 or more")))?;
+        let chain = Chain::new(name, share).map_err(bad)?;
+        if chains.iter().any(|known| known.steps() == chain.steps()) {
+            return Err(bad(ValueProblem::new(name, "each chain once")));
+        }
+        if chains.len() == CHAINS_MAX {
+            return Err(bad(ValueProblem::new(name, format_args!("{CHAINS_MAX} chains at most"))));
+        }
+        chains.push(chain);
+    }
+    Ok(chains)
+}
+
+fn mix(raw: &Raw, chains: &[Chain]) -> Result<Mix, FstressError> {
+    // Chains can be all that is offered.
+    if raw.mix.is_empty() && chains.iter().any(|chain| chain.weight() > 0.0) {
+        return Ok(Mix::none());
+    }
     let Some(mix_place) = &raw.mix_place else {
         let why = "it says which operations to send, such as `lookup` with 14 percent".to_owned();
         return Err(FstressError::Missing { place: raw.whole.clone(), key: "mix", why });

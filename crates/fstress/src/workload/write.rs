@@ -6,7 +6,7 @@ use super::Workload;
 use super::distribution::{Dimension, quantity_text};
 
 pub(super) fn toml(workload: &Workload) -> String {
-    let Workload { name, about, tree, popularity, sizes, access, mix, scale } = workload;
+    let Workload { name, about, tree, popularity, sizes, access, mix, chains, scale } = workload;
     let mut rows = String::new();
     for (op, written) in mix.as_written() {
         let used = format!("{:.2}", mix.share(*op) * 100.0);
@@ -14,6 +14,16 @@ pub(super) fn toml(workload: &Workload) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(rows, "{row:<24}# {used:>6}% of what is sent");
     }
+    let chains = if chains.is_empty() {
+        String::new()
+    } else {
+        let rows: String =
+            chains.iter().map(|chain| format!("{} = {}\n", chain.name(), chain.weight())).collect();
+        format!(
+            "# Requests on one file, each sent when the one before was answered; how often, in the unit of the mix.\n\
+             [chains]\n{rows}\n"
+        )
+    };
     let append_max = match access.append_bytes_max {
         Some(bytes) => format!("append_max = {}", quoted(&quantity_text(bytes as f64, Dimension::Bytes))),
         None => "# append_max = \"1GiB\"".to_owned(),
@@ -57,7 +67,7 @@ setattr = {setattr}
 # Percent of the requests, normalised: they sum to {total}.
 [mix]
 {rows}
-# Files for each request a second that is offered, and how many there are at least.
+{chains}# Files for each request a second that is offered, and how many there are at least.
 [scale]
 files_per_op = {files_per_op}
 files_min = {files_min}

@@ -53,6 +53,7 @@ macro_rules! left_to_inner {
     };
 }
 
+mod chains;
 mod file_set;
 mod interrupted;
 mod known_latency;

@@ -388,6 +388,7 @@ fn open_point(offered_per_sec: f64) -> measure::LoadPoint {
         latency_us: Default::default(),
         histogram: Default::default(),
         ops: Default::default(),
+        chains: Default::default(),
         file_set: Default::default(),
         saturated: false,
         verdict: measure::Verdict::valid(),

@@ -223,6 +223,7 @@ impl Sweep {
             latency_us: histogram.summary(),
             histogram,
             ops,
+            chains: Default::default(),
             file_set: FileSetRecord {
                 files_asked: (rate * 30.0) as u64,
                 files: (rate * 30.0) as u64,

@@ -185,6 +185,7 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         latency_us: histogram.summary(),
         histogram,
         ops: tally.op_stats(),
+        chains: Default::default(),
         file_set: FileSetRecord::default(),
         saturated: false,
         verdict: Verdict::valid(),

@@ -155,6 +155,7 @@ fn tables_of(record: &RunRecord) -> String {
     let mut text = tables::load_points(record);
     if let Some(point) = tables::telling_point(record) {
         text.push_str(&tables::operations(point));
+        text.push_str(&tables::chains(point));
         text.push_str(&tables::ranks(point));
     }
     text + &tables::summary(record)

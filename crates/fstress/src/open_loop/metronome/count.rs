@@ -13,9 +13,9 @@ use measure::{LatencyHistogram, TimeSeriesRecorder};
 use quanta::Instant;
 
 use super::Flight;
-use crate::open_loop::planner::Planner;
+use crate::open_loop::planner::{Follow, Planned, Planner};
 use crate::results::raw::Samples;
-use crate::results::tally::Tallies;
+use crate::results::tally::{ChainTally, Tallies};
 
 /// Up to this many latencies between two progress reports are all in their percentiles.
 const RECENT_ALL: u64 = 4096;
@@ -109,6 +109,8 @@ pub struct Count<'a> {
     /// The transport refused a request, and what was due meanwhile has not all gone out yet.
     pub behind: bool,
     in_flight_by_kind: [u64; OpKind::COUNT],
+    /// In the order of the workload's chains.
+    pub chains: Vec<ChainTally>,
 }
 
 impl<'a> Count<'a> {
@@ -150,6 +152,7 @@ impl<'a> Count<'a> {
             idle: Duration::ZERO,
             behind: false,
             in_flight_by_kind: [0; OpKind::COUNT],
+            chains: planner.chains().iter().map(|_| ChainTally::default()).collect(),
         }
     }
 
@@ -161,7 +164,31 @@ impl<'a> Count<'a> {
             self.in_flight_by_kind[planned.kind as usize] += 1;
         }
         let counted_in = if counted { self.point } else { 0 };
-        Flight { planned, due, sent: due, waited_for_room: false, counted_in }
+        Flight { planned, due, sent: due, waited_for_room: false, follows: false, counted_in }
+    }
+
+    /// The next request of a chain, due now; it counts where the first one counts.
+    pub fn follower(&mut self, planned: Planned, due: Instant, counted_in: u32) -> Flight {
+        if counted_in == self.point {
+            self.in_flight += 1;
+            self.in_flight_by_kind[planned.kind as usize] += 1;
+        }
+        Flight { planned, due, sent: due, waited_for_room: false, follows: true, counted_in }
+    }
+
+    /// A request that the transport took.
+    #[inline]
+    pub fn submitted(&mut self, flight: &Flight, planner: &Planner) {
+        if flight.counted_in != self.point {
+            return;
+        }
+        self.sent += u64::from(!flight.follows);
+        self.sent_since_answer += 1;
+        self.tallies.of(flight.planned.kind).attempted += 1;
+        if let Some(which) = planner.chain_of(&flight.planned) {
+            self.chains[which].begun += u64::from(!flight.follows);
+            self.chains[which].requests += 1;
+        }
     }
 
     /// A batch that goes out: the lateness of each request of it.
@@ -192,7 +219,7 @@ impl<'a> Count<'a> {
     }
 
     #[inline]
-    pub fn settle(&mut self, flight: &Flight, completion: &Completion<'_>) {
+    pub fn settle(&mut self, flight: &Flight, completion: &Completion<'_>, follow: Option<&Follow>) {
         // An open loop's latency ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
         let stamp = completion.arrived.filter(|_| self.is_open);
         let done = stamp.map_or(completion.done, |arrived| arrived.max(flight.sent).min(completion.done));
@@ -201,10 +228,13 @@ impl<'a> Count<'a> {
             if flight.waited_for_room { from_planned } else { done.saturating_duration_since(flight.sent) };
         let ok = matches!(completion.outcome, Outcome::Ok(_));
         let is_answer = ok || is_answer(&completion.outcome);
+        let (is_over, is_complete) = self.settle_chain(flight, done, follow, ok, is_answer);
         if is_answer {
             let is_own = flight.counted_in == self.point;
             let is_within = completion.done >= self.counted_from && completion.done < self.end;
-            (if ok { &mut self.ok } else { &mut self.refused }).count(is_own, is_within);
+            if is_over {
+                (if is_complete { &mut self.ok } else { &mut self.refused }).count(is_own, is_within);
+            }
             self.answered_at = Some(completion.done);
             self.sent_since_answer = 0;
         }
@@ -249,6 +279,33 @@ impl<'a> Count<'a> {
         }
     }
 
+    /// Counts what a reply, which came at `done`, means for the chain of its request. Whether what the schedule offered is over with it,
+    /// and whether all of that succeeded: a chain is answered when its last request is.
+    #[inline]
+    fn settle_chain(
+        &mut self,
+        flight: &Flight,
+        done: Instant,
+        follow: Option<&Follow>,
+        ok: bool,
+        is_answer: bool,
+    ) -> (bool, bool) {
+        let (which, is_complete, begun) = match follow {
+            None => return (true, ok),
+            Some(Follow::Next(_)) => return (false, false),
+            Some(Follow::Over { which, is_complete, begun }) => (*which, *is_complete, *begun),
+        };
+        if flight.counted_in == self.point {
+            let chain = &mut self.chains[which];
+            chain.complete += u64::from(is_complete);
+            chain.failed += u64::from(!is_complete && is_answer);
+            if is_complete {
+                chain.histogram.record(done.saturating_duration_since(begun));
+            }
+        }
+        (true, is_complete)
+    }
+
     /// A look for replies of an open loop begins, which may be a sleep.
     #[inline]
     pub fn look(&mut self, now: Instant, sleeps: bool) {
@@ -279,7 +336,7 @@ impl<'a> Count<'a> {
     /// A request that was planned and never sent.
     pub fn take_back(&mut self, flight: &Flight) {
         if flight.counted_in == self.point {
-            self.unsent += 1;
+            self.unsent += u64::from(!flight.follows);
             self.in_flight -= 1;
             self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
         }

@@ -3,6 +3,7 @@
 
 use files::{CreateHow, HandleRef, NodeKind, OpKind, Request, SetAttributes, SetTime};
 
+use super::chains::{NO_CHAIN, TRUNCATES};
 use super::{Planned, Planner, Target};
 use crate::objects::{DirectoryId, ObjectName};
 use crate::workload::SetattrUse;
@@ -58,7 +59,11 @@ impl Planner {
             OpKind::Null => Request::Null,
             OpKind::Getattr => Request::Getattr { object: object() },
             OpKind::Setattr => {
-                let size = (self.workload.access.setattr == SetattrUse::Truncate).then_some(0);
+                let truncates = match planned.chain {
+                    NO_CHAIN => self.workload.access.setattr == SetattrUse::Truncate,
+                    _ => planned.extra == TRUNCATES,
+                };
+                let size = truncates.then_some(0);
                 let new = SetAttributes { size, mtime: SetTime::ServerTime, ..UNSET };
                 Request::Setattr { object: object(), new, guard: None }
             }

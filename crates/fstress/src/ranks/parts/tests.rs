@@ -41,6 +41,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         busy: 0.01 * rank as f64,
         counters: TransportCounters { reconnects: rank, sent_bytes: all * 100, ..Default::default() },
         overtaken: rank,
+        chains: vec![chain_tally(samples_ns)],
         digest: rank + 1,
         set_bytes_made: all * 1000,
         set_bytes_to_come: rank,
@@ -49,6 +50,13 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         cut_short: None,
         steps: StepCounts::default(),
     }
+}
+
+/// A chain whose latencies are all samples.
+fn chain_tally(samples_ns: &[(OpKind, u64)]) -> ChainTally {
+    let mut tally = ChainTally { begun: samples_ns.len() as u64, requests: 3, ..ChainTally::default() };
+    samples_ns.iter().for_each(|(_, ns)| tally.histogram.record(Duration::from_nanos(*ns)));
+    tally
 }
 
 fn part(measured: &Measured, rank: u32) -> PointPart {
@@ -88,6 +96,9 @@ proptest! {
         }
         let highest = (ranks.len() - 1) as u64;
         prop_assert_eq!(merged.overtaken, highest * (highest + 1) / 2);
+        let (chains, of_one) = (&merged.chains[0], &together.chains[0]);
+        prop_assert_eq!((&chains.histogram, chains.begun), (&of_one.histogram, of_one.begun));
+        prop_assert_eq!(chains.requests, 3 * ranks.len() as u64);
         prop_assert_eq!(merged.planned, together.planned + merged.overtaken);
         prop_assert_eq!(merged.busy, 0.01 * highest as f64);
     }
