@@ -11,6 +11,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use harness::LevelsAfter;
 use measure::quantity::{QuantityError, number_in, refuse_grouped, time};
 use measure::{LatencyHistogram, ValueError};
 
@@ -216,6 +217,17 @@ impl Search {
         (!over).then_some(self.next)
     }
 
+    /// How many levels follow the one of [`Self::next_rate`].
+    pub fn levels_after(&self) -> LevelsAfter {
+        match (self.held_max, self.failed_min) {
+            (Some(held), Some(failed)) => LevelsAfter::About(halvings(failed / held - 1.0).saturating_sub(1)),
+            // As if the next one failed, or held.
+            (Some(_), None) => LevelsAfter::AtLeast(halvings(RISE - 1.0)),
+            (None, Some(_)) => LevelsAfter::AtLeast(halvings(1.0)),
+            (None, None) => LevelsAfter::AtLeast(1 + halvings(RISE - 1.0)),
+        }
+    }
+
     /// Takes in how the last rate went.
     pub fn learn(&mut self, rate: f64, held: bool) {
         // A level that held above one that failed is noise at the knee: keep to the lower side.
@@ -231,6 +243,11 @@ impl Search {
             (None, None) => self.next,
         };
     }
+}
+
+/// How often a gap is halved until a search ends.
+fn halvings(gap: f64) -> u32 {
+    ((gap / GAP_MAX).log2().floor() + 1.0).max(0.0) as u32
 }
 
 /// Rates that people can read: three digits.
@@ -292,6 +309,31 @@ mod tests {
         assert_eq!(bound.to_string(), "p99.9 < 1.5ms");
         for wrong in ["p99", "99<20ms", "p0<1ms", "p100<1ms", "p99<0ms", "p99<20", "p99<-1s", "p99<1e300s"] {
             assert!(wrong.parse::<LatencyBound>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_search_between_a_rate_that_held_and_one_that_failed_knows_about_how_many_levels_follow() {
+        for capacity in [700.0, 1_050.0, 1_400.0, 3_300.0] {
+            let mut search = Search::from(1000.0);
+            let mut foreseen = Vec::new();
+            while let Some(rate) = search.next_rate() {
+                foreseen.push(search.levels_after());
+                search.learn(rate, rate <= capacity);
+            }
+            for (index, after) in foreseen.iter().enumerate() {
+                let followed = (foreseen.len() - index - 1) as u32;
+                match *after {
+                    LevelsAfter::About(levels) => {
+                        assert!(levels.abs_diff(followed) <= 1, "{capacity}: {foreseen:?}")
+                    }
+                    LevelsAfter::AtLeast(levels) => {
+                        assert!(levels <= followed + 1, "{capacity}: {foreseen:?}")
+                    }
+                    LevelsAfter::Unknown => panic!("{capacity}: {foreseen:?}"),
+                }
+            }
+            assert!(matches!(foreseen.last(), Some(LevelsAfter::About(0 | 1))), "{foreseen:?}");
         }
     }
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use measure::LoadPoint;
 
@@ -73,6 +73,20 @@ pub struct Level {
     pub warm: Duration,
     /// Length of the measured interval.
     pub measure: Duration,
+    /// How many levels follow.
+    pub after: LevelsAfter,
+}
+
+/// How many load levels follow the one under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LevelsAfter {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// About this many; a level that is measured again adds one.
+    About(u32),
+    /// This many at least: a search has met no level that fails, or none that holds.
+    AtLeast(u32),
 }
 
 /// What a load level is at.
@@ -101,6 +115,8 @@ pub struct Live {
     pub p99: Duration,
     /// 99th percentile of how late requests were sent; zero in a closed loop.
     pub late_p99: Duration,
+    /// Requests sent and not answered yet.
+    pub in_flight: u64,
     /// Requests that failed since the level began.
     pub errors: u64,
 }
@@ -110,18 +126,30 @@ pub struct Live {
 pub struct PhaseLive {
     /// The phase's name.
     pub phase: &'static str,
+    /// Which one, from 1.
+    pub number: u32,
+    /// Of how many.
+    pub of: u32,
     /// How far it has come, 0 to 1.
     pub done: f64,
+    /// Until the run's last phase ends; none where that is no matter of time.
+    pub run_left: Option<Duration>,
     /// Requests due a second.
     pub offered_per_sec: f64,
     /// Good replies a second.
     pub achieved_per_sec: f64,
     /// Mean latency of the good replies.
     pub latency_mean: Duration,
+    /// Median latency of the good replies.
+    pub p50: Duration,
+    /// 99th percentile of the latency of the good replies.
+    pub p99: Duration,
     /// 99th percentile of how late requests were sent; zero in a closed loop.
     pub late_p99: Duration,
     /// Share of the good replies that came from a cache, 0 to 1.
     pub hit_share: f64,
+    /// Requests sent and not answered yet.
+    pub in_flight: u64,
     /// Requests that failed since the run began.
     pub errors: u64,
 }
@@ -169,6 +197,18 @@ impl Events {
     }
 }
 
+impl Heard {
+    /// The next one, if it comes until then.
+    ///
+    /// # Errors
+    /// When none came, or the run is over.
+    pub fn next_until(&mut self, until: Instant) -> Result<Event, RecvTimeoutError> {
+        let event = self.receiver.recv_timeout(until.saturating_duration_since(Instant::now()))?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Ok(event)
+    }
+}
+
 impl Iterator for Heard {
     type Item = Event;
 
@@ -195,5 +235,17 @@ mod tests {
         let heard: Vec<Event> = heard.collect();
         assert_eq!(heard.len(), WAITING_MAX + 1);
         assert!(matches!(heard.last(), Some(Event::Note(text)) if text == "kept"));
+    }
+
+    #[test]
+    fn a_reporter_can_wait_for_the_next_event_for_a_time() {
+        let (events, mut heard) = Events::new();
+        assert_eq!(heard.next_until(Instant::now()).unwrap_err(), RecvTimeoutError::Timeout);
+        events.send(Event::Note("come".to_owned()));
+        let come = heard.next_until(Instant::now() + Duration::from_secs(60)).unwrap();
+        assert!(matches!(come, Event::Note(text) if text == "come"));
+        assert_eq!(heard.waiting.load(Ordering::Relaxed), 0);
+        drop(events);
+        assert_eq!(heard.next_until(Instant::now()).unwrap_err(), RecvTimeoutError::Disconnected);
     }
 }

@@ -21,6 +21,6 @@ pub mod ranks;
 pub mod series;
 
 pub use self::benchmark::{Benchmark, Context, Ended, Figures, Ran, RunError, Surroundings, run};
-pub use self::event::{Event, Events, Heard, Level, Live, PhaseLive, Stage, Step};
+pub use self::event::{Event, Events, Heard, Level, LevelsAfter, Live, PhaseLive, Stage, Step};
 pub use self::phase_gate::{Entry, NoGate, PhaseGate, RankState};
 pub use self::ranks::RanksError;

@@ -66,14 +66,21 @@ impl Event {
 
 impl From<Live> for PhaseLive {
     fn from(live: Live) -> Self {
+        let progress = live.progress;
         Self {
-            phase: live.phase,
-            done: live.phase_done,
+            phase: progress.phase,
+            number: progress.number,
+            of: progress.of,
+            done: progress.done,
+            run_left: progress.run_left,
             offered_per_sec: live.offered_per_sec,
             achieved_per_sec: live.achieved_per_sec,
             latency_mean: live.response_mean,
+            p50: live.p50,
+            p99: live.p99,
             late_p99: live.late_p99,
             hit_share: live.hit_share,
+            in_flight: live.in_flight,
             errors: live.failed,
         }
     }

@@ -141,7 +141,8 @@ impl<'a> Generator<'a> {
             }
             if now >= next_tell {
                 next_tell = now + TELL_EVERY;
-                tell(Event::Live(self.statistics.live(now, self.schedule.progress(now), self.share.of)));
+                let progress = self.schedule.progress(now);
+                tell(Event::Live(self.statistics.live(now, progress, self.in_flight, self.share.of)));
             }
             if now >= next_sweep {
                 next_sweep = now + SWEEP_EVERY;

@@ -36,5 +36,5 @@ pub use results::judge::METRICS;
 pub use results::part::Part;
 pub use run::limits::THREADS_MAX;
 pub use run::through::{Authority, Peer, PeerError, Through};
-pub use run::{Event, Live, Pool, Route, WebloadConfig, run};
+pub use run::{Event, Live, PhaseProgress, Pool, Route, WebloadConfig, run};
 pub use views::{ENTRY, views};

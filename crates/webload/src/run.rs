@@ -96,13 +96,26 @@ pub struct WebloadConfig {
     pub watch: Option<u32>,
 }
 
+/// How far the phases of a run have come.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseProgress {
+    /// Name of the phase under way.
+    pub phase: &'static str,
+    /// Which one, from 1.
+    pub number: u32,
+    /// Of how many.
+    pub of: u32,
+    /// How far it has come, 0 to 1.
+    pub done: f64,
+    /// Until the last one ends; none where that is no matter of time.
+    pub run_left: Option<Duration>,
+}
+
 /// The state of a run, reported a few times a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
-    /// Name of the phase under way.
-    pub phase: &'static str,
-    /// How far it has come, 0 to 1.
-    pub phase_done: f64,
+    /// The phase under way.
+    pub progress: PhaseProgress,
     /// Since the begin.
     pub elapsed: Duration,
     /// Requests due, a second, since the last look.
@@ -111,10 +124,16 @@ pub struct Live {
     pub achieved_per_sec: f64,
     /// Mean response time since the last look.
     pub response_mean: Duration,
+    /// Median response time since the last look.
+    pub p50: Duration,
+    /// 99th percentile of the response time since the last look.
+    pub p99: Duration,
     /// 99th percentile of how late requests were sent since the last look.
     pub late_p99: Duration,
     /// Share of good replies that came from a cache, 0 to 1.
     pub hit_share: f64,
+    /// Requests sent and not answered yet.
+    pub in_flight: u64,
     /// Requests that ended badly, since the begin.
     pub failed: u64,
 }

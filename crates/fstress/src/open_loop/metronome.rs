@@ -284,7 +284,8 @@ impl Metronome<'_> {
             }
             if now >= next_tell {
                 next_tell = now + TELL_EVERY;
-                (self.tell)(Event::Live(count.live(now, begin, counted_from)));
+                let in_flight = self.transport.in_flight();
+                (self.tell)(Event::Live(count.live(now, begin, counted_from, in_flight)));
             }
 
             let mut full = false;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use harness::{Event, Level};
+use harness::{Event, Level, LevelsAfter};
 use measure::{FileSetRecord, LoadPoint, MachineMeter, MeterScope};
 
 use super::Session;
@@ -22,6 +22,8 @@ pub(super) struct LevelAsked {
     pub number: u32,
     /// Of how many, where that is known.
     pub of: Option<u32>,
+    /// How many follow.
+    pub after: LevelsAfter,
     /// Requests a second; none in a closed loop.
     pub rate: Option<f64>,
     /// Requests outstanding; none in an open loop.
@@ -37,10 +39,10 @@ pub(super) fn measure(
     level: LevelAsked,
 ) -> Result<(), FstressError> {
     let config = session.config;
-    let LevelAsked { number, of, rate, outstanding, spoilt } = level;
+    let LevelAsked { number, of, after, rate, outstanding, spoilt } = level;
     session.levels_begun += 1;
     let (warm, measure) = (config.warm, config.measure);
-    (session.tell)(Event::LevelBegins(Level { offered_per_sec: rate, number, of, warm, measure }));
+    (session.tell)(Event::LevelBegins(Level { offered_per_sec: rate, number, of, warm, measure, after }));
     let seed_of_point =
         session.seed ^ rand::Rng::next_u64(&mut stream(session.seed, 100 + u64::from(number)));
     let pace = match rate {

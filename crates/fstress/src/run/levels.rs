@@ -7,7 +7,7 @@
 //!
 //! Always holds: what the storage did has no level measured again.
 
-use harness::Event;
+use harness::{Event, LevelsAfter};
 use measure::LoadPoint;
 
 use super::Session;
@@ -30,11 +30,12 @@ pub(super) fn measure_all(
     match session.config.load.clone() {
         Load::Sweep(rates) => {
             let of = rates.len() as u32;
-            for rate in rates {
+            for (rate, after) in rates.into_iter().zip((0..of).rev()) {
                 if needs_files {
                     session.resize(planner, rate)?;
                 }
-                let level = LevelAsked { of: Some(of), ..next_level(session, rate) };
+                let after = LevelsAfter::About(after);
+                let level = LevelAsked { of: Some(of), after, ..next_level(session, rate) };
                 level::measure(session, planner, level)?;
             }
             repeat_spoilt_answers(session, planner, needs_files)
@@ -51,10 +52,11 @@ pub(super) fn measure_all(
                 session.resize(planner, CLOSED_LOOP_RATE)?;
             }
             let outstanding = Some(outstanding);
+            let after = LevelsAfter::About(0);
             level::measure(
                 session,
                 planner,
-                LevelAsked { number: 1, of: Some(1), rate: None, outstanding, spoilt: None },
+                LevelAsked { number: 1, of: Some(1), after, rate: None, outstanding, spoilt: None },
             )
         }
     }
@@ -74,8 +76,8 @@ fn search(
         if needs_files {
             session.resize(planner, rate)?;
         }
-        let mut level = next_level(session, rate);
-        let number = level.number;
+        let mut level = LevelAsked { after: search.levels_after(), ..next_level(session, rate) };
+        let (number, level_after) = (level.number, level.after);
         let mut tries_left = TRIES_MAX;
         loop {
             level::measure(session, planner, level)?;
@@ -87,7 +89,7 @@ fn search(
             }
             let why = point.verdict.to_string();
             (session.tell)(Event::Note(format!("{rate}/s is measured again: {why}")));
-            level = LevelAsked { number, spoilt: Some(why), ..next_level(session, rate) };
+            level = LevelAsked { number, after: level_after, spoilt: Some(why), ..next_level(session, rate) };
         }
         search.learn(rate, holds(session.points.last().expect("a load point was just measured")));
     }
@@ -125,5 +127,6 @@ fn repeat_spoilt_answers(
 /// The level after those measured so far, in an open loop.
 fn next_level(session: &Session<'_>, rate: f64) -> LevelAsked {
     let number = session.points.len() as u32 + 1;
-    LevelAsked { number, of: None, rate: Some(rate), outstanding: None, spoilt: None }
+    let after = LevelsAfter::Unknown;
+    LevelAsked { number, of: None, after, rate: Some(rate), outstanding: None, spoilt: None }
 }

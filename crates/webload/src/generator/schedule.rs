@@ -17,6 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::plan::object::mix;
 use crate::plan::phases::{End, Pace, Phase};
 use crate::plan::{Plan, Planned, Planner, Share};
+use crate::run::PhaseProgress;
 
 /// How far the last phase before the measured ones has come when the warm-up counts as over, 0 to 1.
 const NEARLY_OVER: f64 = 0.9;
@@ -172,19 +173,28 @@ impl Schedule {
         let at = self.cursor.phase;
         let is_measured = |phase: Option<&Phase>| phase.is_some_and(|phase| phase.measured);
         is_measured(self.phases.get(at))
-            || is_measured(self.phases.get(at + 1)) && self.progress(now).1 >= NEARLY_OVER
+            || is_measured(self.phases.get(at + 1)) && self.progress(now).done >= NEARLY_OVER
     }
 
     /// Name of the phase under way and how far it has come, 0 to 1.
-    pub fn progress(&self, now: Instant) -> (&'static str, f64) {
-        let Some(phase) = self.phases.get(self.cursor.phase) else { return ("drain", 1.0) };
+    pub fn progress(&self, now: Instant) -> PhaseProgress {
+        let (number, of) = (self.cursor.phase as u32 + 1, self.phases.len() as u32);
+        let Some(phase) = self.phases.get(self.cursor.phase) else {
+            return PhaseProgress { phase: "drain", number: of, of, done: 1.0, run_left: None };
+        };
+        let since = now.saturating_duration_since(self.cursor.begin);
+        let lengths = self.phases[self.cursor.phase..].iter().map(|phase| match phase.end {
+            End::Time(length) => Some(length),
+            _ => None,
+        });
+        let run_left = lengths.sum::<Option<Duration>>().map(|left| left.saturating_sub(since));
         let done = match phase.end {
-            End::Time(_) => phase.share_at(now.saturating_duration_since(self.cursor.begin)),
+            End::Time(_) => phase.share_at(since),
             End::NewBytes(bytes) => self.cursor.new_bytes as f64 / bytes.max(1) as f64,
             End::Requests(requests) => self.cursor.requests as f64 / requests.max(1) as f64,
             End::OfPlan => 0.0,
         };
-        (phase.name, done)
+        PhaseProgress { phase: phase.name, number, of, done, run_left }
     }
 }
 

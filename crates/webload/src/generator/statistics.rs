@@ -15,8 +15,11 @@ use crate::plan::object::mix;
 use crate::plan::phases::{Pace, Phase};
 use crate::results::curves::Moments;
 use crate::results::tally::{Good, Moment, Source, Tally};
-use crate::run::Live;
 use crate::run::watch::Watch;
+use crate::run::{Live, PhaseProgress};
+
+/// Up to this many latencies between two reports are all in their percentiles.
+const RECENT_ALL: u64 = 4096;
 
 pub(super) struct Statistics {
     begin: Instant,
@@ -31,6 +34,9 @@ pub(super) struct Statistics {
     /// Replies of the look under way, by the phase they were due in.
     times: ReplyTimes<Instant, u32>,
     run_delay: RunDelay,
+    /// Latencies of good replies since the last report: all of the first [`RECENT_ALL`], then one in sixteen.
+    recent: LatencyHistogram,
+    recent_ok: u64,
     /// Lateness of sending since the last report.
     recent_late: LatencyHistogram,
     send_times: SendTimes<Instant>,
@@ -58,6 +64,8 @@ impl Statistics {
             watch,
             times: ReplyTimes::new(),
             run_delay: RunDelay::of_this_thread(),
+            recent: LatencyHistogram::new(),
+            recent_ok: 0,
             recent_late: LatencyHistogram::new(),
             send_times: SendTimes::new(),
             last_report: LastReport { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
@@ -160,6 +168,10 @@ impl Statistics {
             time_series.ok(done.saturating_duration_since(*begin), latency);
         }
         self.last_report.latency_sum += latency;
+        if self.recent_ok < RECENT_ALL || self.recent_ok.is_multiple_of(16) {
+            self.recent.record(latency);
+        }
+        self.recent_ok += 1;
     }
 
     /// It has none.
@@ -195,9 +207,8 @@ impl Statistics {
         tally.proxy = self.watch.as_mut().and_then(Watch::lap);
     }
 
-    /// A report of the rates since the last one, extrapolated to `of` generators; `progress` is the phase under way and
-    /// the share of it that is done.
-    pub fn live(&mut self, now: Instant, progress: (&'static str, f64), of: u64) -> Live {
+    /// A report of the rates since the last one, extrapolated to `of` generators.
+    pub fn live(&mut self, now: Instant, progress: PhaseProgress, in_flight: usize, of: u64) -> Live {
         let sum = |count: &dyn Fn(&Tally) -> u64| self.tallies.iter().map(count).sum::<u64>();
         let (planned, ok) = (sum(&|tally| tally.planned), sum(&Tally::ok));
         let (hits, failed) = (sum(&|tally| tally.hits), sum(&Tally::failed));
@@ -205,9 +216,11 @@ impl Statistics {
         let before = std::mem::replace(&mut self.last_report, this_report);
         let seconds = now.saturating_duration_since(before.at).as_secs_f64().max(1e-9);
         let answered = ok - before.ok;
+        let (p50, p99) = (self.recent.quantile(0.5), self.recent.quantile(0.99));
+        self.recent.clear();
+        self.recent_ok = 0;
         Live {
-            phase: progress.0,
-            phase_done: progress.1,
+            progress,
             elapsed: now.saturating_duration_since(self.begin),
             offered_per_sec: (planned - before.planned) as f64 / seconds * of as f64,
             achieved_per_sec: answered as f64 / seconds * of as f64,
@@ -217,6 +230,9 @@ impl Statistics {
                 .unwrap_or_default(),
             hit_share: (hits - before.hits) as f64 / answered.max(1) as f64,
             late_p99: std::mem::take(&mut self.recent_late).quantile(0.99),
+            p50,
+            p99,
+            in_flight: in_flight as u64 * of,
             failed,
         }
     }

@@ -362,7 +362,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    pub fn live(&mut self, now: Instant, begin: Instant, counted_from: Instant) -> Live {
+    pub fn live(&mut self, now: Instant, begin: Instant, counted_from: Instant, in_flight: usize) -> Live {
         let since =
             now.saturating_duration_since(self.told_at.replace(now).unwrap_or(begin)).as_secs_f64().max(1e-9);
         let live = Live {
@@ -373,6 +373,7 @@ impl<'a> Count<'a> {
             p50: self.recent.quantile(0.5),
             p99: self.recent.quantile(0.99),
             late_p99: self.recent_late.quantile(0.99),
+            in_flight: in_flight as u64,
             errors: self.recent_errors,
         };
         self.recent.clear();
