@@ -17,6 +17,7 @@ use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::output::{can_be_written, refuse_dangling};
 use crate::signals::Interruption;
+use crate::terminal::screen::{Drawing, Screen};
 
 /// Flags that every verb understands.
 #[derive(Args, Debug)]
@@ -46,6 +47,10 @@ pub struct Context {
     pub command: Vec<String>,
     /// What a signal did, or would leave behind.
     pub interruption: Interruption,
+    /// Standard error, which notes, the log and the live view of a run share.
+    pub screen: Screen,
+    /// How a live view is drawn; none on a terminal that shows plain lines only.
+    pub drawing: Option<Drawing>,
     /// Runs that were measured and could not be kept so far.
     unkept: Mutex<BTreeSet<RunId>>,
     /// The user named the store: its directory is not made up.
@@ -67,13 +72,25 @@ fn stderr_has_colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// What the environment says of the terminal.
+fn drawing() -> Option<Drawing> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_plain = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    // These two leave what they show as it is when they become narrower.
+    let rewraps = !is_set("XTERM_VERSION") && !is_set("STY");
+    (!is_plain).then(|| Drawing { styled: stderr_has_colours(), rewraps })
+}
+
 impl Context {
     /// Reads the environment and the command line.
     pub fn new(global: GlobalArgs) -> Self {
+        let screen = Screen::default();
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
             store_named: global.store.is_some() || variable("CRUMB_STORE").is_some(),
-            interruption: Interruption::default(),
+            interruption: Interruption::on(screen.clone()),
+            screen,
+            drawing: drawing(),
             store: store_path(global.store, variable, std::env::home_dir()),
             quiet: global.quiet,
             verbose: global.verbose,
@@ -98,6 +115,8 @@ impl Context {
             silent: self.silent,
             command,
             interruption: self.interruption.clone(),
+            screen: self.screen.clone(),
+            drawing: self.drawing,
             unkept: Mutex::default(),
             store_named: self.store_named,
             mark_directories: self.mark_directories.clone(),
@@ -112,8 +131,9 @@ impl Context {
             (false, 1) => tracing::Level::INFO,
             (false, _) => tracing::Level::DEBUG,
         };
+        let screen = self.screen.clone();
         tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
+            .with_writer(move || screen.writer())
             // Colours are for terminals: not for a daemon's log file, a journal or a pipe.
             .with_ansi(stderr_has_colours())
             .with_max_level(level)

@@ -139,6 +139,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     let context = Context::new(cli.global);
     context.start_log();
+    context.screen.clear_before_panics();
     let done = match cli.verb {
         Some(verb) => dispatch(verb, &context),
         // Alone, as someone types who wants to know what this is: no mistake to complain about.

@@ -131,7 +131,8 @@ impl<B: Benchmark> Plan<'_, B> {
             }
             is_shown
         };
-        let ran = self.run(&mut storage, group, stop, context, keep)?;
+        let progress = self.progress(context, output);
+        let ran = self.run(&mut storage, group, stop, (context, progress), keep)?;
         let error = ran.error.map(|error| {
             let error = match error {
                 RunError::Benchmark(error) => error.into(),
@@ -180,11 +181,11 @@ impl<B: Benchmark> Plan<'_, B> {
         storage: &mut B::Storage,
         group: &mut RankGroup,
         stop: &Arc<AtomicBool>,
-        context: &Context,
+        (context, mut progress): (&Context, Progress),
         mut keep: impl FnMut(Figures, bool) -> bool,
     ) -> anyhow::Result<Ran<B::Error>> {
-        let (events, heard) = Events::new();
-        let (mut progress, silent) = (Progress::new(context.quiet), context.silent);
+        let (events, mut heard) = Events::new();
+        let silent = context.silent;
         let (benchmark, pin) = (self.benchmark, self.pin);
         let run = move || {
             let pinned = pin.map_or(Ok(()), CpuList::pin).map_err(|error| error.context(BadUsage));
@@ -194,10 +195,12 @@ impl<B: Benchmark> Plan<'_, B> {
         std::thread::scope(|scope| {
             let runner = std::thread::Builder::new().name(B::NAME.to_owned()).spawn_scoped(scope, run);
             let runner = runner.context("cannot start the run's thread")?;
-            for event in heard {
+            while let Some(event) = progress.next_of(&mut heard) {
                 match event {
                     // The process may be killed at any moment: what is measured is in the store before it is shown.
-                    Event::Checkpoint(figures) => drop(keep(*figures, false)),
+                    Event::Checkpoint(figures) => {
+                        progress.aside(|| keep(*figures, false));
+                    }
                     Event::Measured { figures, files } => {
                         let is_shown = progress.aside(|| keep(*figures, true));
                         if is_shown {
@@ -212,6 +215,13 @@ impl<B: Benchmark> Plan<'_, B> {
             progress.finish();
             runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+
+    /// What the terminal shows of it while it runs.
+    fn progress(&self, context: &Context, output: &OutputArgs) -> Progress {
+        let title = format!("{}: {}", B::NAME, self.label);
+        if output.no_live { None } else { Progress::of_run(context, title, self.begun.directory()) }
+            .unwrap_or_else(|| Progress::new(context.quiet))
     }
 
     /// The fields of the record's configuration.

@@ -4,7 +4,6 @@
 //!
 //! Always holds: a SIGHUP that was ignored when the process began, as nohup(1) does, stays ignored.
 
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::context::Context;
 use crate::exit::INTERRUPTED;
+use crate::terminal::screen::Screen;
 
 /// A second signal so soon is the first one again: timeout(1) signals the process and then its group, and whatever
 /// cleaning up was under way would stay undone.
@@ -39,6 +39,7 @@ pub struct Interruption {
     cleaning: Arc<AtomicBool>,
     /// Say on standard error what a signal does.
     speaks: bool,
+    screen: Screen,
 }
 
 /// A process group that does not outlive this process, even if a second signal ends it at once.
@@ -62,6 +63,21 @@ pub struct Leaving {
 }
 
 impl Interruption {
+    /// Says what a signal does on `screen`.
+    pub fn on(screen: Screen) -> Self {
+        Self { screen, ..Self::default() }
+    }
+
+    /// What the next Ctrl-C does.
+    pub fn next_ctrl_c(&self) -> &'static str {
+        let is_seen = self.is_seen();
+        match (self.cleaning.load(Ordering::Relaxed), is_seen) {
+            (true, _) => "Ctrl-C ends it at once and leaves the rest behind",
+            (false, true) => "ending early, and cleaning up; Ctrl-C again ends it at once",
+            (false, false) => "Ctrl-C ends it with what it has",
+        }
+    }
+
     /// Whether a signal has come.
     pub fn is_seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
@@ -198,12 +214,12 @@ fn listen(interruption: Interruption, wake: impl Fn() + Send + 'static) -> anyho
             wake();
             let is_another = first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL;
             if is_first && !is_at_once && interruption.speaks {
-                let _ = std::io::stderr().write_all(interruption.first_words().as_bytes());
+                interruption.screen.print(interruption.first_words().as_bytes());
             }
             if is_another || is_first && is_at_once {
                 interruption.kill_groups();
-                // The terminal may be gone.
-                let _ = std::io::stderr().write_all(interruption.last_words().as_bytes());
+                interruption.screen.close();
+                interruption.screen.print(interruption.last_words().as_bytes());
                 std::process::exit(INTERRUPTED.into());
             }
         }

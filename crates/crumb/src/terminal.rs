@@ -4,7 +4,9 @@
 //! Not here: errors and exit codes (`exit`), HTML and SVG (`report`).
 
 pub(super) mod layout;
+pub(super) mod live;
 pub(super) mod output;
 pub(super) mod progress;
+pub(super) mod screen;
 pub(super) mod slow_server;
 pub(super) mod tables;

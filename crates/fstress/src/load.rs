@@ -221,10 +221,10 @@ impl Search {
     pub fn levels_after(&self) -> LevelsAfter {
         match (self.held_max, self.failed_min) {
             (Some(held), Some(failed)) => LevelsAfter::About(halvings(failed / held - 1.0).saturating_sub(1)),
-            // As if the next one failed, or held.
-            (Some(_), None) => LevelsAfter::AtLeast(halvings(RISE - 1.0)),
-            (None, Some(_)) => LevelsAfter::AtLeast(halvings(1.0)),
-            (None, None) => LevelsAfter::AtLeast(1 + halvings(RISE - 1.0)),
+            // As if this one failed, or held; the last halving may not be needed.
+            (Some(_), None) => LevelsAfter::AtLeast(halvings(RISE - 1.0) - 1),
+            (None, Some(_)) => LevelsAfter::AtLeast(halvings(1.0) - 1),
+            (None, None) => LevelsAfter::AtLeast(halvings(RISE - 1.0)),
         }
     }
 
@@ -328,7 +328,7 @@ mod tests {
                         assert!(levels.abs_diff(followed) <= 1, "{capacity}: {foreseen:?}")
                     }
                     LevelsAfter::AtLeast(levels) => {
-                        assert!(levels <= followed + 1, "{capacity}: {foreseen:?}")
+                        assert!(levels <= followed, "{capacity}: {foreseen:?}")
                     }
                     LevelsAfter::Unknown => panic!("{capacity}: {foreseen:?}"),
                 }

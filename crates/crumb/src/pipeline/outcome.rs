@@ -37,6 +37,10 @@ pub struct OutputArgs {
     #[arg(long)]
     pub dry_run: bool,
 
+    /// Show one line of progress instead of the live view
+    #[arg(long)]
+    pub no_live: bool,
+
     /// Do not save the run in the results store
     #[arg(long)]
     pub no_store: bool,
@@ -49,6 +53,7 @@ pub struct Begun {
     pub id: RunId,
     benchmark: &'static str,
     target: String,
+    directory: Option<PathBuf>,
     started: Timestamp,
     environment: Environment,
 }
@@ -74,6 +79,7 @@ impl Begun {
             id: RunId::new(benchmark, started, entropy),
             benchmark,
             target,
+            directory: directory.map(Path::to_owned),
             started,
             environment: Environment {
                 crumb_commit: (!COMMIT.is_empty()).then(|| COMMIT.to_owned()),
@@ -100,6 +106,11 @@ impl Begun {
     /// What it runs on, as given.
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// The directory that it works in, where it is one of this machine.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
     }
 
     /// The part of its name that no other run has, for what it makes in the target.

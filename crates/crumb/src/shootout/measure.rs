@@ -197,7 +197,14 @@ impl Measuring<'_> {
         let label = format!("{first}: {} on {}", row.name, side.name);
         let context = self.context.of_one_run(place.command.to_vec());
         // It is kept with its place in the series, once it is measured.
-        let unkept = OutputArgs { label: None, json: None, report: None, dry_run: false, no_store: true };
+        let unkept = OutputArgs {
+            label: None,
+            json: None,
+            report: None,
+            dry_run: false,
+            no_live: false,
+            no_store: true,
+        };
         let mut group = RankGroup::solo();
         let around = Around { context: &context, stop, output: &unkept, group: &mut group };
         let turn = Turn { target: &side.target, label: Some(label), side: place.side, tables: None };

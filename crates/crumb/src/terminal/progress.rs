@@ -1,14 +1,23 @@
-//! Live progress of a run on standard error: a bar on a terminal, a line now and then elsewhere.
+//! Live progress on standard error: of a run the live view, of other work a bar on a terminal, elsewhere a line now and then.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use harness::{Event, Level, Live, PhaseLive, Stage, Step};
+use harness::{Event, Heard, Level, Live, PhaseLive, Stage, Step};
 use indicatif::{ProgressBar, ProgressStyle};
-use measure::LoadPoint;
+use measure::{DiskMeter, LoadPoint};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Rect, Size};
+use ratatui::widgets::Widget as _;
 
 use super::layout::wrapped;
-use super::output::say;
+use super::live::LiveView;
+use super::output::{harmless, say};
+use super::screen::Screen;
+use crate::context::Context;
+use crate::signals::Interruption;
 
 /// Shows events as they come.
 pub struct Progress {
@@ -18,6 +27,18 @@ pub struct Progress {
     spans: (Duration, Duration),
     title: String,
     said_at: Instant,
+    live: Option<Box<LiveProgress>>,
+}
+
+/// A run's live view, and what it needs.
+struct LiveProgress {
+    view: LiveView,
+    screen: Screen,
+    interruption: Interruption,
+    /// Of the device under the target.
+    disk: Option<DiskMeter>,
+    disk_due: Instant,
+    frame_due: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,13 +46,55 @@ enum Style {
     Quiet,
     Lines,
     Bar,
+    Live,
 }
 
 /// How often a run prints to a log that it is alive.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
+/// Four frames a second.
+const FRAME_EVERY: Duration = Duration::from_millis(250);
+/// How often the counters of the device are read: they count in milliseconds.
+const DISK_EVERY: Duration = Duration::from_secs(1);
+/// The live view needs a terminal of this size.
+const LIVE_MIN: Size = Size { width: 60, height: 16 };
+/// A wider view is no easier to read.
+const LIVE_COLUMNS_MAX: u16 = 100;
+
 impl Progress {
-    /// For a run that has not begun.
+    /// The live view of a run, where the user and the terminal want one; `directory` is what the run works in.
+    pub fn of_run(context: &Context, title: String, directory: Option<&Path>) -> Option<Self> {
+        let (drawing, size) = (context.drawing?, Screen::size()?);
+        if context.quiet || size.width < LIVE_MIN.width || size.height < LIVE_MIN.height {
+            return None;
+        }
+        context.screen.prepare(drawing);
+        let now = Instant::now();
+        let live = LiveProgress {
+            view: LiveView::new(title, now),
+            screen: context.screen.clone(),
+            interruption: context.interruption.clone(),
+            disk: directory.and_then(DiskMeter::start),
+            disk_due: now + DISK_EVERY,
+            frame_due: now,
+        };
+        Some(Self { style: Style::Live, live: Some(Box::new(live)), ..Self::new(true) })
+    }
+
+    /// The next event of a run; none once it is over. Meanwhile the live view is drawn.
+    pub fn next_of(&mut self, heard: &mut Heard) -> Option<Event> {
+        let Some(live) = &mut self.live else { return heard.next() };
+        loop {
+            live.draw_if_due(Instant::now());
+            match heard.next_until(live.frame_due) {
+                Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// For work that has not begun.
     pub fn new(quiet: bool) -> Self {
         let style = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Style::Quiet,
@@ -43,11 +106,21 @@ impl Progress {
         bar.set_style(
             ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─"),
         );
-        Self { style, bar, spans: Default::default(), title: String::new(), said_at: Instant::now() }
+        Self {
+            style,
+            bar,
+            spans: Default::default(),
+            title: String::new(),
+            said_at: Instant::now(),
+            live: None,
+        }
     }
 
     /// Takes in what happened.
     pub fn show(&mut self, event: &Event) {
+        if let Some(live) = &mut self.live {
+            live.view.take(event, Instant::now());
+        }
         match event {
             Event::Step(step) => self.work(step),
             Event::LevelBegins(level) => self.level(level),
@@ -60,8 +133,11 @@ impl Progress {
         }
     }
 
-    /// Clears the bar.
+    /// Clears the bar, or the view.
     pub fn finish(&self) {
+        if let Some(live) = &self.live {
+            live.screen.clear();
+        }
         self.bar.finish_and_clear();
     }
 
@@ -127,7 +203,7 @@ impl Progress {
     /// Shows how far something has come: `done` of `of`, and a line about it. A log hears of it now and then.
     pub fn step(&mut self, done: u64, of: u64, text: String) {
         match self.style {
-            Style::Quiet => {}
+            Style::Quiet | Style::Live => {}
             Style::Bar => {
                 self.bar.set_length(of.max(1));
                 self.bar.set_position(done);
@@ -143,11 +219,14 @@ impl Progress {
 
     /// A line about something that went wrong, also where the rest is quiet.
     pub fn warn(&mut self, text: &str) {
-        self.bar.suspend(|| say(&format!("crumb: {text}")));
+        self.say_aloud(&format!("crumb: {text}"));
     }
 
-    /// Does what prints by itself, without the bar.
+    /// Does what prints by itself, without the bar or the view.
     pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if let Some(live) = &self.live {
+            live.screen.clear();
+        }
         self.bar.suspend(work)
     }
 
@@ -156,9 +235,38 @@ impl Progress {
         self.said_at = Instant::now();
         match self.style {
             Style::Quiet => {}
-            Style::Bar => self.bar.suspend(|| say(text)),
-            Style::Lines => say(text),
+            Style::Bar | Style::Live | Style::Lines => self.say_aloud(text),
         }
+    }
+
+    fn say_aloud(&self, text: &str) {
+        match &self.live {
+            Some(live) => live.screen.print(format!("{}\n", harmless(text)).as_bytes()),
+            None => self.bar.suspend(|| say(text)),
+        }
+    }
+}
+
+impl LiveProgress {
+    fn draw_if_due(&mut self, now: Instant) {
+        if now < self.frame_due {
+            return;
+        }
+        self.frame_due = now + FRAME_EVERY;
+        if let Some(disk) = &mut self.disk
+            && now >= self.disk_due
+        {
+            self.disk_due = now + DISK_EVERY;
+            self.view.device(&disk.lap());
+        }
+        let Some(Size { width, height }) = Screen::size() else { return };
+        let frame = self.view.frame(now, self.interruption.next_ctrl_c());
+        // The last column stays free, as some terminals wrap there, and the last line, for the cursor.
+        let width = width.saturating_sub(1).min(LIVE_COLUMNS_MAX);
+        let area = Rect { x: 0, y: 0, width, height: frame.height().min(height.saturating_sub(1)) };
+        let mut buffer = Buffer::empty(area);
+        frame.render(area, &mut buffer);
+        self.screen.draw(&buffer);
     }
 }
 

@@ -17,6 +17,7 @@ mod feed;
 mod file_system_servers;
 mod fstress_servers;
 mod generate;
+mod live_view;
 mod manage;
 mod mark;
 mod metrics_page;

@@ -193,7 +193,14 @@ impl NetnewsArgs {
     /// What must be the same on all ranks, by name.
     pub(super) fn terms(&self) -> Vec<(String, String)> {
         // All of it: what is missing here would show as figures that mean nothing.
-        let output = OutputArgs { label: None, json: None, report: None, dry_run: false, no_store: false };
+        let output = OutputArgs {
+            label: None,
+            json: None,
+            report: None,
+            dry_run: false,
+            no_live: false,
+            no_store: false,
+        };
         let everything = format!("{:?}", Self { output, ..self.clone() });
         let terms = [
             ("target", self.target.to_string()),
