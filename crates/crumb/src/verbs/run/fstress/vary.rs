@@ -128,7 +128,14 @@ fn measured(
     let Planned { name, args: of_point, command, .. } = &plan.points[place.at];
     let of_run = context.of_one_run(command.clone());
     // It is kept with its place in the series, once it is measured.
-    let unkept = OutputArgs { label: None, json: None, report: None, dry_run: false, no_store: true };
+    let unkept = OutputArgs {
+        label: None,
+        json: None,
+        report: None,
+        dry_run: false,
+        no_store: true,
+        no_live: args.output.no_live,
+    };
     let mut measure = || {
         let label = args.output.label.as_ref().map_or_else(|| plan.title.clone(), Clone::clone);
         let label = Some(format!("{label}: {name}"));
