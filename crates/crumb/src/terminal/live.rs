@@ -1,12 +1,12 @@
 //! What a run shows on a terminal while it runs: its figures with their last moments, and the time left.
 //!
 //! ```text
-//! fstress: mail on /srv/x                                         running for 1m 12s
-//! measuring  ━━━━━━━━━━━━━━━━━━━━━╸──────────────────────────────  level 4, 1,500/s
-//! offered           1,500/s
-//! achieved          1,498/s  ▆▆▇▇▇▇█▇▇▇                                 peak 1,512/s
+//! fstress: mail on /srv/x                                      running for 1m 12s
+//! measuring   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━──────────────────────────── level 4
+//! offered        1,500.0/s
+//! achieved       1,498.0/s ▆▆▇▇▇▇█▇▇▇                             peak 1,512.0/s
 //! ...
-//! time left    level 12s, search at least 1m 40s
+//! time left   level 12s, search at least 1m 50s
 //! Ctrl-C ends it with what it has
 //! ```
 //!

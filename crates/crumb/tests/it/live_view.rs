@@ -13,7 +13,7 @@ use crate::binary::Bench;
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 const LONG: &str = "run postmark a --transactions 100000000 --no-store";
-const SHORT: &str = "run fstress a --rate 100,200 --files 20 --warm 500ms --measure 2s --no-store";
+const SHORT: &str = "run fstress a --rate 100..200/100 --files 20 --warm 500ms --measure 2s --no-store";
 
 /// The screen of a terminal with endless lines.
 #[derive(Default)]
