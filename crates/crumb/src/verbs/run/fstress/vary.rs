@@ -138,7 +138,8 @@ fn measured(
     };
     let mut measure = || {
         let label = args.output.label.as_ref().map_or_else(|| plan.title.clone(), Clone::clone);
-        let label = Some(format!("{label}: {name}"));
+        // The settings first, as lists cut long labels at their ends.
+        let label = Some(format!("{name}: {label}"));
         let turn = Turn { target: &args.target, label, side: 0, tables: None };
         let around = Around { context: &of_run, stop, output: &unkept, group: &mut *group };
         let mut run = of_point.measure_one(turn, around)?.measured()?;

@@ -1,8 +1,9 @@
 //! What the runs of a sensitivity figure say: the figure for the report, the table for the terminal, and CSV.
 
+use measure::numbers::round_rate_text;
 use measure::{LevelState, RunRecord};
+use report::ms_text;
 use report::sensitivity::{Line, Point, Sensitivity, Stat, State};
-use report::{ms_text, rate_text};
 
 use super::plan::{Plan, Planned};
 use crate::layout::{WIDTH, grid, wrapped};
@@ -24,7 +25,7 @@ pub fn of(plan: &Plan, points: &[Option<RunRecord>], command: &[String]) -> Sens
     Sensitivity {
         title: plan.title.clone(),
         sentence: sentence(plan, &lines),
-        captions: vec![format!("{} requests/s offered at every point", rate_text(plan.rate))],
+        captions: vec![format!("{} requests/s offered at every point", round_rate_text(plan.rate))],
         x: plan.vary.knob.to_string(),
         lines,
         how: vec![
@@ -109,7 +110,7 @@ fn sentence(plan: &Plan, lines: &[Line]) -> String {
     };
     match said.is_empty() {
         true => format!("No line has two VALID points.{bad}"),
-        false => format!("Mean latency at {}/s: {}.{bad}", rate_text(plan.rate), said.join("; ")),
+        false => format!("Mean latency at {}/s: {}.{bad}", round_rate_text(plan.rate), said.join("; ")),
     }
 }
 

@@ -3,7 +3,8 @@
 use anyhow::bail;
 use fstress::Load;
 use fstress::knobs::{Knob, KnobRange, Setting};
-use report::{bytes_text, rate_text};
+use measure::numbers::round_rate_text;
+use report::bytes_text;
 
 use super::super::FstressArgs;
 use crate::forecast::{Forecast, span};
@@ -110,6 +111,9 @@ fn command_of(figure: &[String], settings: &[Setting], rate: f64) -> Vec<String>
     while let Some(word) = words.next() {
         let flag = word.strip_prefix("--").unwrap_or(if word == "-r" { "rate" } else { "" });
         let (flag, has_value) = flag.split_once('=').map_or((flag, false), |(flag, _)| (flag, true));
+        if flag == "dry-run" {
+            continue;
+        }
         if !OF_FIGURE.contains(&flag) {
             command.push(word.clone());
         } else if !has_value {
@@ -169,7 +173,7 @@ impl Plan {
             "{} at {}/s: {}, {} of {}{lines}; {time} by the schedule, and the time to make and remove the files of each \
              point, about {} at once",
             self.title,
-            rate_text(self.rate),
+            round_rate_text(self.rate),
             counted(self.points.len(), "point", "points"),
             counted(self.line_points(), "value", "values"),
             self.vary.knob,
