@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use files::{
     Completion, HandleRef, OpKind, Outcome, Reply, Request, Status, SubmitError, Ticket, Transport,
-    TransportCounters, TransportError,
+    TransportError,
 };
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
 use measure::LoadPoint;
