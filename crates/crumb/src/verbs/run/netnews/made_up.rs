@@ -13,9 +13,9 @@
 
 use std::cell::OnceCell;
 use std::collections::hash_map::RandomState;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::BuildHasher as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,7 +117,9 @@ fn remove_left(base: &Path) -> Vec<PathBuf> {
         if !about.is_dir() || about.uid() != user {
             return Some(false);
         }
-        match File::open(folder.join(LOCK)) {
+        // Neither a link is followed nor a pipe waited for.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(folder.join(LOCK)) {
             Ok(lock) => Some(lock.try_lock().is_ok()),
             Err(_) => {
                 let number = folder.file_name()?.to_str()?.strip_prefix(PREFIX)?;
@@ -168,6 +170,11 @@ mod tests {
         let lock = File::create(held.join(LOCK)).unwrap();
         lock.lock().unwrap();
         std::os::unix::fs::symlink(&other, base.path().join("crumb-feed-9")).unwrap();
+        // A pipe in the place of a lock was waited for.
+        let pipe = folder("crumb-feed-8").join(LOCK);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let pipe = rustix::fs::open(&pipe, rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+        rustix::fs::flock(&pipe, rustix::fs::FlockOperation::LockExclusive).unwrap();
         assert_eq!(remove_left(base.path()), std::slice::from_ref(&left));
         assert!(!left.exists() && held.exists() && young.exists() && other.join(FEED).exists());
         drop(lock);

@@ -53,8 +53,8 @@ pub struct ShootoutArgs {
     #[arg(long, default_value_t = SEED_DEFAULT, value_name = "N", value_parser = count::<u32>)]
     seed: u32,
 
-    /// Command for sh before each run, with CRUMB_TARGET, CRUMB_SIDE and CRUMB_WORKLOAD in its environment; a failing one ends the
-    /// shootout
+    /// Command for sh before each run, with CRUMB_TARGET, CRUMB_SIDE and CRUMB_WORKLOAD in its environment and no terminal; a
+    /// failing one ends the shootout, Ctrl-C ends it
     #[arg(long, value_name = "COMMAND")]
     pub(super) prepare: Option<String>,
 
