@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Always holds: all decisions about a chain are made when its first request is planned, so that they depend on the seed and on
-//! planned times only; a chain holds the slot of its file until it is over.
+//! planned times only; a chain holds the slot of its file until it is over, and no REMOVE or RENAME takes that file meanwhile.
 
 use files::{OpKind, Outcome};
 use quanta::Instant;
@@ -91,6 +91,9 @@ impl Planner {
             self.digest.add(&planned);
         }
         self.set.begin_file_op(file);
+        // For the request, and for the chain: its file is not removed between two of its requests.
+        self.set.begin_file_request(file);
+        self.set.begin_file_request(file);
         self.request_of_chain(slot, 0)
     }
 
@@ -207,6 +210,7 @@ impl Planner {
         }
         running.step = next as u8;
         self.set.begin_file_op(file);
+        self.set.begin_file_request(file);
         Some(Follow::Next(self.request_of_chain(planned.chain, next)))
     }
 
@@ -215,6 +219,7 @@ impl Planner {
         if planned.chain != NO_CHAIN {
             let file = self.running[planned.chain as usize].file;
             self.running_free.push(planned.chain);
+            self.set.end_file_request(file);
             self.set.end_file_op(file);
         }
     }
