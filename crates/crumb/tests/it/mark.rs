@@ -124,11 +124,11 @@ fn a_mark_set_while_the_server_stands_still_is_at_the_gap_in_record_csv_and_pict
     signal(&server, rustix::process::Signal::STOP);
     let stopped_s = bench.mark("stopped");
     // These two seconds are what is tested: nothing happens in them.
-    let (_nobody, nothing) = mpsc::channel::<()>();
+    let (_silent, nothing) = mpsc::channel::<()>();
     assert!(nothing.recv_timeout(Duration::from_secs(2)).is_err());
-    let still_s = bench.mark("goes on");
+    let still_s = bench.mark("resumes");
     signal(&server, rustix::process::Signal::CONT);
-    let after_s = bench.mark("went on");
+    let after_s = bench.mark("resumed");
     run.wait().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
@@ -148,7 +148,7 @@ fn a_mark_set_while_the_server_stands_still_is_at_the_gap_in_record_csv_and_pict
     };
     is_at_the_gap(gap(series), "record");
     let texts: Vec<&str> = record.annotations.iter().map(|mark| mark.text.as_str()).collect();
-    assert!(texts.ends_with(&["stops", "stopped", "goes on", "went on"]), "{texts:?}");
+    assert!(texts.ends_with(&["stops", "stopped", "resumes", "resumed"]), "{texts:?}");
 
     let page = bench.0.read("page.html");
     let (in_picture, marks) = gap_in_picture(&page, series);
@@ -156,7 +156,7 @@ fn a_mark_set_while_the_server_stands_still_is_at_the_gap_in_record_csv_and_pict
     for at_s in [stopped_s, still_s] {
         assert!(marks.iter().any(|mark| (begin_s + mark - at_s).abs() < 0.05), "{at_s}: {marks:?}");
     }
-    assert!(page.contains("went on"), "the page says what a mark is");
+    assert!(page.contains("resumed"), "the page says what a mark is");
 
     let csv = bench.says(&["runs", "export", "last", "--csv"]).out;
     assert!(csv.starts_with("run,series,from_s,to_s,ok,failed,ok_per_sec,p50_us,p99_us,annotation\n"));
@@ -174,7 +174,7 @@ fn a_mark_set_while_the_server_stands_still_is_at_the_gap_in_record_csv_and_pict
 #[test]
 fn without_a_run_under_way_a_mark_fails_and_says_so_and_a_wrong_text_is_bad_usage() {
     let bench = Marked::new();
-    let none = bench.says(&["mark", "nobody", "hears", "this"]);
+    let none = bench.says(&["mark", "without", "a", "run"]);
     assert_eq!(none.code, 1, "{}", none.err);
     assert!(none.err.contains("no run of this user is under way"), "{}", none.err);
     for (text, why) in
