@@ -11,6 +11,7 @@
 mod answer;
 mod bound;
 mod caches;
+mod cost;
 mod cpu;
 mod disk;
 mod disturbance;
@@ -37,6 +38,7 @@ pub mod view;
 pub use answer::{Answer, RateMark};
 pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
+pub use cost::{COST_METRICS, KeptFiles, StorageCost, section as cost_section};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DEVICE_METRICS, DiskMeter, DiskUse};
 pub use disturbance::{

@@ -13,12 +13,13 @@ mod folder;
 mod part;
 mod watch;
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::{Arc, mpsc};
 
-use files::FileSystem;
+use files::{FileSystem, Fsstat};
 use harness::{Benchmark, Context, Ended, Figures, PhaseGate as _, Surroundings};
-use measure::{EndedThreads, MachineMeter, MeterScope, MetricDeclaration, RankPart};
+use measure::{EndedThreads, KeptFiles, MachineMeter, MeterScope, MetricDeclaration, RankPart};
 
 pub use self::config::PostmarkConfig;
 use self::folder::Folder;
@@ -49,6 +50,8 @@ impl Benchmark for Postmark {
     }
 
     fn run(&self, storage: &mut Self::Storage, context: &mut Context<'_>) -> Ended<Part, PostmarkError> {
+        let without_files = storage.statfs().ok();
+        let with_files = Cell::new(None);
         let folder = match Folder::make(storage, &context.ranks.own_name(&self.folder)) {
             Ok(folder) => folder,
             Err(error) => return Ended::failed(error),
@@ -62,14 +65,16 @@ impl Benchmark for Postmark {
         let mut watch = Watch::new(&**storage, has_ranks, scope.clone());
         // Read in the thread that measures: the watch beside it may wake when all is over.
         let meter = MachineMeter::start(scope);
-        let outcome = self.drive(&folder, &mut watch, ended, context);
+        let outcome = self.drive(&folder, &mut watch, ended, &with_files, context);
         watch.note_machine(meter.stop());
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
         match outcome {
             Ok(RunEnd { outcome, error }) => {
                 let (threads, remote) = (self.config.threads.get(), storage.local_root().is_none());
-                let part = Part::of(outcome, &watch, threads, remote);
+                let used =
+                    without_files.zip(with_files.get()).map(|(before, with)| kept(&before, &with, &outcome));
+                let part = Part { kept: used, ..Part::of(outcome, &watch, threads, remote) };
                 Ended { part: Some(part), error: error.or(removed.err()) }
             }
             Err(error) => Ended::failed(error),
@@ -100,6 +105,7 @@ impl Postmark {
         folder: &Folder<'_>,
         watch: &mut Watch,
         ended: EndedThreads,
+        with_files: &Cell<Option<Fsstat>>,
         context: &mut Context<'_>,
     ) -> Result<RunEnd, PostmarkError> {
         let settings = self.config.settings_of_rank(context.ranks.group().rank());
@@ -114,9 +120,24 @@ impl Postmark {
                 .spawn_scoped(scope, listen)
                 .map_err(|source| PostmarkError::Watch { source })?;
             // Moved in here: the other thread listens for as long as there is a sender.
-            let mut tell = move |event| drop(tell.send(event));
+            let mut tell = move |event| {
+                if matches!(event, engine::Event::Begins(engine::Phase::Delete)) {
+                    // One call, before the first file goes.
+                    with_files.set(folder.inside.statfs().ok());
+                }
+                drop(tell.send(event));
+            };
             let (threads, ranks) = (self.config.threads, &mut context.ranks);
             engine::run_as_rank(&settings, &places, &how, threads, ranks, context.stop, &mut tell)
         })
+    }
+}
+
+/// What the file system had less free with the files there.
+fn kept(before: &Fsstat, with: &Fsstat, outcome: &engine::Outcome) -> KeptFiles {
+    KeptFiles {
+        bytes: outcome.counts.bytes_kept,
+        disk_bytes: before.bytes_free.saturating_sub(with.bytes_free),
+        inodes: before.files_free.saturating_sub(with.files_free),
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::{
-    DEVICE_METRICS as DEVICE, LoadPoint, LoopKind, MACHINE_METRICS as MACHINE, MetricDeclaration, OpStats,
-    Phase, Verdict,
+    COST_METRICS as COST, DEVICE_METRICS as DEVICE, LoadPoint, LoopKind, MACHINE_METRICS as MACHINE,
+    MetricDeclaration, OpStats, Phase, Verdict,
 };
 
 use crate::benchmark::Part;
@@ -34,6 +34,10 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("created_alone_to_last_per_sec", "Files created, alone, to the last rank's end"),
     MetricDeclaration::rate("deleted_alone_to_last_per_sec", "Files deleted, alone, to the last rank's end"),
     MetricDeclaration::seconds("{phase}_tail_s", "{phase}: from the first rank's end to the last one's"),
+    COST[0],
+    COST[1],
+    COST[2],
+    COST[3],
     DEVICE[0],
     DEVICE[1],
     DEVICE[2],
@@ -164,6 +168,7 @@ pub fn metrics(whole: &Part) -> BTreeMap<String, f64> {
         // The run's answer: half a phase is not to be taken for one. The phase itself is in the record.
         metrics.remove("transactions_per_sec");
     }
+    metrics.extend(whole.cost().metrics());
     metrics.extend(whole.machine.metrics());
     metrics
 }

@@ -97,6 +97,9 @@ impl Sections {
                 found.add(section, &places, reference);
             }
         }
+        if let Some(costs) = measure::cost_section(runs) {
+            found.add(costs, &[], reference);
+        }
         found
     }
 
@@ -126,7 +129,14 @@ impl Sections {
         if blocks.is_empty() {
             return;
         }
-        let switch = published.is_some() && self.all.iter().all(|other| other.published.is_none());
+        let has_figures = blocks.iter().any(|block| match block {
+            Block::Figures { figures } => {
+                figures.iter().any(|figure| matches!(figure, FigureView::Passes(_)))
+            }
+            Block::Table(_) => false,
+        });
+        let switch =
+            has_figures && published.is_some() && self.all.iter().all(|other| other.published.is_none());
         self.all.push(SectionView {
             id: section.id,
             title: section.title,

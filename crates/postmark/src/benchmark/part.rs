@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use harness::Surroundings;
 use harness::ranks::{Steps, merge_phases};
-use measure::{CpuTimes, DiskUse, LatencyHistogram, MachineLog, Phase, RankPart, Usage, Verdict};
+use measure::{
+    CpuTimes, DiskUse, KeptFiles, LatencyHistogram, MachineLog, Phase, RankPart, StorageCost, Usage, Verdict,
+};
 use serde::{Deserialize, Serialize};
 
 use super::watch::{Watch, name_of};
@@ -34,6 +36,8 @@ pub struct Part {
     pub threads: usize,
     /// What the device did, where all that worked on it is known.
     pub disk: Option<DiskUse>,
+    /// What the files took when the transactions had ended; none of several ranks, which share a file system.
+    pub kept: Option<KeptFiles>,
     /// A server did the work, out of sight.
     pub remote: bool,
     /// As a record has them.
@@ -62,6 +66,7 @@ impl Part {
             disk: watch.disk(),
             machine: watch.machine(),
             remote,
+            kept: None,
             rows: vec![],
         }
     }
@@ -91,6 +96,16 @@ impl Part {
     pub fn wall_of_files(&self) -> Duration {
         use engine::Phase::{Create, Delete, Transactions};
         [Create, Transactions, Delete].map(|phase| self.wall(phase)).iter().sum()
+    }
+
+    /// What storing cost. Of a server only what its file system has less free is seen.
+    pub fn cost(&self) -> StorageCost {
+        use engine::Phase::{Create, Delete, Transactions};
+        let of_files = |phase: &engine::Phase| matches!(phase, Create | Transactions | Delete);
+        let cpu = self.times.iter().filter(|(phase, ..)| of_files(phase)).map(|(_, _, cpu)| cpu.sys).sum();
+        let written = self.disk.as_ref().map(|disk| (disk.written_bytes, self.counts.bytes_written));
+        let operations = self.all_latencies().count();
+        StorageCost { cpu: (!self.remote).then_some((cpu, operations)), written, kept: self.kept }
     }
 
     /// What the run used.

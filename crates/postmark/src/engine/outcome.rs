@@ -28,6 +28,8 @@ pub struct Counts {
     pub bytes_read: u64,
     /// File data only.
     pub bytes_written: u64,
+    /// Sizes of the files that were there when the transactions ended.
+    pub bytes_kept: u64,
     /// `bytes_read` as the original adds it up: in single precision, file by file, and printed so.
     pub bytes_read_single: f32,
     /// `bytes_written` as the original adds it up.
@@ -65,6 +67,7 @@ impl Counts {
         self.deleted_mixed += other.deleted_mixed;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.bytes_kept += other.bytes_kept;
         self.bytes_read_single += other.bytes_read_single;
         self.bytes_written_single += other.bytes_written_single;
     }

@@ -121,6 +121,10 @@ impl<'a> Worker<'a> {
             Phase::Delete => self.delete_files(),
             Phase::RemoveDirectories => self.remove_directories(),
         };
+        if phase == Phase::Transactions && self.latencies.is_some() {
+            let used = (0..self.table.slots()).filter_map(|index| self.table.used(index));
+            self.counts.bytes_kept = used.map(|slot| u64::from(self.table.entry(slot).size_bytes)).sum();
+        }
         if let (Some(latencies), Some((_, time_series))) = (&mut self.latencies, self.time_series.take()) {
             latencies.steps.push((phase, time_series.stop()));
         }

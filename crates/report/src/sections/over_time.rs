@@ -43,8 +43,8 @@ struct LineView {
     style: &'static str,
     /// Points of polylines, downwards.
     paths: Vec<String>,
-    /// What it was on average.
-    mean_text: String,
+    /// What it was on average, or in the median step.
+    typical_text: String,
 }
 
 const BOX: f64 = 1000.0;
@@ -92,8 +92,13 @@ impl OverTime {
         let along = Axis::linear(1.01 * x_end, 8);
         let lines = view.lines.iter().filter_map(|line| {
             let values: Vec<(f64, f64)> = points(line).collect();
-            let mean = values.iter().map(|(_, y)| y).sum::<f64>() / values.len() as f64;
-            let mean = if view.unit == "ms" { ms_text(mean * 1e3) } else { grouped(mean, 1) };
+            let ys: Vec<f64> = values.iter().map(|(_, y)| *y).collect();
+            let (typical, what) = match log {
+                // A mean of percentiles is none of anything.
+                true => (measure::statistics::median(&ys).unwrap_or(0.0), "in the median step"),
+                false => (ys.iter().sum::<f64>() / ys.len() as f64, "on average"),
+            };
+            let typical = if view.unit == "ms" { ms_text(typical * 1e3) } else { grouped(typical, 1) };
             let style = match line.stroke {
                 Stroke::Whole => "",
                 Stroke::Dashed => " dashed",
@@ -104,7 +109,7 @@ impl OverTime {
                 name: line.name.clone(),
                 style,
                 paths: paths(&values, &along, &up),
-                mean_text: format!("{mean} {}", view.unit),
+                typical_text: format!("{typical} {} {what}", view.unit),
             })
         });
         Some(Self {

@@ -10,9 +10,12 @@
 use std::collections::BTreeMap;
 
 use measure::statistics::Trend;
-use measure::{Better, Curve, CurveLine, CurvePoint, MACHINE_METRICS as MACHINE, MetricDeclaration, Phase};
+use measure::{
+    Better, COST_METRICS as COST, Curve, CurveLine, CurvePoint, MACHINE_METRICS as MACHINE,
+    MetricDeclaration, Phase, StorageCost,
+};
 
-use super::part::{OfRank, Part};
+use super::part::{MeasuredPhase, OfRank, Part};
 use crate::spool::config::NetnewsConfig;
 use crate::spool::passes::readers::Readings;
 use crate::spool::unbatch::UnbatchCounts;
@@ -66,6 +69,8 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::count("history_index_reads", "History index reads"),
     MetricDeclaration::count("history_index_writes", "History index writes"),
     MetricDeclaration::rate("unbatch_per_sec", "Unbatch"),
+    COST[0],
+    COST[1],
     MACHINE[0],
     MACHINE[1],
     MACHINE[2],
@@ -137,6 +142,8 @@ pub(crate) fn figures(whole: &Part, config: &NetnewsConfig) -> (BTreeMap<String,
     metrics.0.extend(whole.machine().metrics());
     if joined {
         put_tails(&mut metrics, &to_last);
+    } else {
+        metrics.0.extend(cost(whole).metrics());
     }
     let curves = [
         curve("unbatch_per_sec", "unbatch", &lead.unbatch, |phase| phase.items_per_sec),
@@ -145,6 +152,13 @@ pub(crate) fn figures(whole: &Part, config: &NetnewsConfig) -> (BTreeMap<String,
         by_rank(&whole.ranks, &to_last.unbatch),
     ];
     (metrics.0, curves.into_iter().flatten().collect())
+}
+
+/// What storing an article costs. Several ranks may share a device.
+fn cost(whole: &Part) -> StorageCost {
+    let unbatch = whole.counting_phases().filter(|phase| phase.phase.name == "unbatch");
+    let recorded: Vec<Phase> = unbatch.map(MeasuredPhase::recorded).collect();
+    StorageCost::of_phases(recorded.iter())
 }
 
 fn put_rates(metrics: &mut Metrics, lead: &ByKind) {
