@@ -216,6 +216,9 @@ impl Switch {
         }
         let pages = match (fs_type, witness(root)) {
             (FUSE, _) => Pages::Untold("FUSE does not say what is in memory below it".to_owned()),
+            (_, Ok(witness)) if is_silent_about_pages(&witness) => {
+                Pages::Untold("this file system does not say whether a page is in memory".to_owned())
+            }
             (_, Ok(witness)) => Pages::Witness(witness),
             (_, Err(error)) => {
                 return never(format!("no file without a name can be made here as a witness: {error}"));
@@ -257,6 +260,11 @@ fn in_memory(witness: &File) -> io::Result<bool> {
     let mut bytes = [0; WITNESS_BYTES];
     rustix::io::pread(witness, &mut bytes, 0)?;
     in_memory_still(witness)
+}
+
+/// overlayfs passes reads on to files that have the pages, and refuses to read from memory alone.
+fn is_silent_about_pages(witness: &File) -> bool {
+    in_memory_still(witness).is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP))
 }
 
 fn in_memory_still(witness: &File) -> io::Result<bool> {

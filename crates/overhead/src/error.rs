@@ -33,12 +33,45 @@ pub enum OverheadError {
     /// Nothing lies between the two.
     #[error(
         "{mount} is on the same file system as {lower}: nothing lies between them; name the mount point, and the directory that \
-         it shows"
+         it shows (of a tree that is mounted over itself, bind the lower one elsewhere before: mount --bind TREE ELSEWHERE)"
     )]
     SameFileSystem {
         /// The lower directory.
         lower: String,
         /// The other.
         mount: String,
+    },
+    /// The layer is named first.
+    #[error(
+        "{lower} is a FUSE mount and {mount} is none: they look exchanged; the directory below comes first"
+    )]
+    Exchanged {
+        /// What was named as the lower directory.
+        lower: String,
+        /// What was named as the mount.
+        mount: String,
+    },
+    /// Another user could rename there.
+    #[error(
+        "{place} can be changed by other users than root, who could lead the layer's daemon out of it: name directories that only \
+         root can write to, or run it as the user"
+    )]
+    OthersChange {
+        /// The directory.
+        place: String,
+    },
+    /// The mount would not remove what was made through it.
+    #[error(
+        "{folder} is left where {mount} shows it: `crumb clean {lower}` removes it, or `crumb clean {mount}`"
+    )]
+    Left {
+        /// The directory that was made.
+        folder: String,
+        /// The mount.
+        mount: String,
+        /// The directory below.
+        lower: String,
+        /// Why.
+        source: Box<OverheadError>,
     },
 }

@@ -49,6 +49,8 @@ pub struct Part {
     pub(crate) uncounted: Option<String>,
     /// Why cold lookups are left out.
     pub(crate) not_cold: Option<String>,
+    /// In how many rounds.
+    pub(crate) rounds_not_cold: u32,
     pub(crate) machine: MachineLog,
     pub(crate) complete: bool,
     pub(crate) stopped: bool,
@@ -77,6 +79,19 @@ impl Part {
             complete: self.complete,
             ..Figures::of(self.verdict(config))
         }
+    }
+
+    /// Which cold lookups are left out, and why.
+    pub(crate) fn not_cold_text(&self) -> Option<String> {
+        let why = self.not_cold.as_ref()?;
+        let of = self.pairs.get(&Work::StatCold).map_or(0, Vec::len);
+        Some(match of {
+            0 => format!("cold lookups are left out: {why}"),
+            of => {
+                let all = of + self.rounds_not_cold as usize;
+                format!("cold lookups of {} of {all} rounds are left out: {why}", self.rounds_not_cold)
+            }
+        })
     }
 
     fn metrics(&self) -> BTreeMap<String, f64> {
@@ -114,15 +129,17 @@ impl Part {
         if self.stopped {
             verdict.invalidate("interrupted", "the run was interrupted");
         }
-        if let Some(why) = &self.not_cold {
-            verdict.remark("no-cold-lookups", format!("cold lookups are left out: {why}"));
+        if let Some(text) = self.not_cold_text() {
+            verdict.remark("no-cold-lookups", text);
         }
         if let Some(why) = &self.uncounted {
             verdict.remark("requests-not-counted", format!("requests are not counted: {why}"));
         }
         let rounds = config.rounds.get();
         if rounds < 6 {
-            let text = format!("{rounds} rounds give no interval; measure with --rounds 6 or more");
+            let text = format!(
+                "fewer than 6 rounds give no interval, and there were {rounds}; measure with --rounds 6 or more"
+            );
             verdict.remark("few-rounds", text);
         }
         if cfg!(debug_assertions) {

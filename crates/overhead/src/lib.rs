@@ -30,6 +30,6 @@ pub use config::OverheadConfig;
 pub use entry::ENTRY;
 pub use error::OverheadError;
 pub use figures::{METRICS, Part};
-pub use requests::{CountError, Counted};
+pub use requests::{CountError, Counted, remove_traces_of_the_dead};
 pub use side::PREFIX;
 pub use work::Work;

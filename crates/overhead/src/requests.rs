@@ -3,7 +3,9 @@
 //! - FUSE: the trace event `fuse:fuse_request_send` of this connection, in a trace instance of its own (root, Linux 6.10 and later).
 //! - NFS: the operations of the mount in /proc/self/mountstats.
 //!
-//! Always holds: nothing is counted while operations are timed; the instance is removed.
+//! Always holds: nothing is counted while operations are timed; the instance is removed, and its name says which process made it,
+//! so that the next run or `crumb clean` removes that of a process which was killed. Requests of other programs do not count, where
+//! this process knows itself by the kernel's number (not in a container).
 //! Not here: what a request costs. Source: Documentation/trace/ftrace.rst of Linux.
 
 use std::collections::BTreeMap;
@@ -11,6 +13,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::thread::gettid;
 
 /// Requests by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,7 @@ pub(crate) struct Trace {
 }
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
+const INSTANCE: &str = "crumb-overhead-";
 const EVENT: &str = "events/fuse/fuse_request_send";
 /// statfs(2).
 const FUSE: u64 = 0x6573_5546;
@@ -117,7 +122,8 @@ impl Counter {
 
 impl Trace {
     fn new(connection: u32) -> io::Result<Self> {
-        let instance = Path::new(INSTANCES).join(format!("crumb-overhead-{}", std::process::id()));
+        remove_traces_of_the_dead();
+        let instance = Path::new(INSTANCES).join(format!("{INSTANCE}{}", process_text(std::process::id())?));
         fs::create_dir(&instance)?;
         let trace = Self { instance };
         trace.put(&format!("{EVENT}/filter"), &format!("connection == {connection}"))?;
@@ -134,10 +140,11 @@ impl Trace {
 
     fn end(&self) -> io::Result<Counted> {
         let began = Instant::now();
-        let mut seen = traced(&self.text()?);
+        let own = gettid().as_raw_pid();
+        let mut seen = traced(&self.text()?, own);
         loop {
             std::thread::sleep(SETTLED);
-            let now = traced(&self.text()?);
+            let now = traced(&self.text()?, own);
             if now == seen || began.elapsed() > SETTLE_MAX {
                 self.put("tracing_on", "0")?;
                 return Ok(now);
@@ -157,15 +164,54 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        drop(self.put(&format!("{EVENT}/enable"), "0"));
-        drop(fs::remove_dir(&self.instance));
+        remove_instance(&self.instance);
     }
 }
 
-/// Requests in the text of a trace: `... fuse_request_send: connection 51 req 8 opcode 1 (FUSE_LOOKUP) len 45`.
-fn traced(text: &str) -> Counted {
+fn remove_instance(instance: &Path) {
+    drop(fs::write(instance.join(EVENT).join("enable"), "0"));
+    drop(fs::remove_dir(instance));
+}
+
+/// Which process that is, for as long as the machine runs: its namespace of numbers, its number, when it began.
+fn process_text(pid: u32) -> io::Result<String> {
+    let namespace = fs::read_link("/proc/self/ns/pid")?;
+    let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // proc(5): the 22nd field; the second one may have spaces, and ends with the last parenthesis.
+    let begun = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    Ok(format!("{namespace}-{pid}-{}", begun.unwrap_or_default()))
+}
+
+/// Removes the trace instances of runs that were killed, which the kernel would go on filling; those of other containers are left.
+pub fn remove_traces_of_the_dead() {
+    let Ok(here) = process_text(std::process::id()) else { return };
+    let Some((namespace, _)) = here.split_once('-') else { return };
+    let Ok(entries) = fs::read_dir(INSTANCES) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(process) = name.strip_prefix(INSTANCE) else { continue };
+        let Some(pid) = process.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('-')) else {
+            continue;
+        };
+        let Some(pid) = pid.split('-').next().and_then(|pid| pid.parse().ok()) else { continue };
+        if process_text(pid).ok().as_deref() != Some(process) {
+            remove_instance(&entry.path());
+        }
+    }
+}
+
+/// Requests in the text of a trace: `ls-81 [001] ..... 100.1: fuse_request_send: connection 51 req 8 opcode 1 (FUSE_LOOKUP) len 45`.
+/// Those of the thread `own`, if there are any: in a container a thread has another number than the kernel's.
+fn traced(text: &str, own: i32) -> Counted {
     let mut counted = Counted::default();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
+    let is_own = |line: &str| {
+        let head = line.split(" [").next().unwrap_or_default().trim_end();
+        head.rsplit_once('-').is_some_and(|(_, thread)| thread.parse() == Ok(own))
+    };
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let knows_itself = lines.iter().any(|line| is_own(line));
+    for line in lines.into_iter().filter(|line| !knows_itself || is_own(line)) {
         let Some((_, rest)) = line.split_once(" opcode ") else { continue };
         let mut words = rest.split_whitespace();
         let number = words.next().unwrap_or_default();
@@ -207,10 +253,26 @@ mod tests {
                     ls-81 [001] ..... 100.2: fuse_request_send: connection 51 req 10 opcode 1 (FUSE_LOOKUP) len 45 \n \
                     ls-81 [001] ..... 100.3: fuse_request_send: connection 51 req 12 opcode 18 (FUSE_RELEASE) len 64 \n \
                     ls-81 [001] ..... 100.4: fuse_request_send: connection 51 req 14 opcode 77 (0x4d) len 64 \n";
-        let counted = traced(text);
+        let counted = traced(text, 1);
         assert_eq!(counted.0["FUSE_LOOKUP"], 2);
         assert_eq!((counted.all(), counted.waited()), (4, 3), "a RELEASE is not waited for");
         assert_eq!(counted.0["77"], 1, "one that this program has no name for");
+        let both = format!(
+            "{text} crumb-worker-9-7 [000] ..... 100.5: fuse_request_send: connection 51 req 16 opcode 1 (FUSE_LOOKUP) len 45\n"
+        );
+        assert_eq!(traced(&both, 7).all(), 1, "of this thread alone");
+        assert_eq!(traced(&both, 8).all(), 5, "it has another number in its container");
+    }
+
+    #[test]
+    fn the_name_of_an_instance_is_of_this_process_alone() {
+        let own = process_text(std::process::id()).unwrap();
+        assert_eq!(own, process_text(std::process::id()).unwrap());
+        assert_eq!(own.split('-').count(), 3, "{own}");
+        assert!(
+            own.split('-').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())),
+            "{own}"
+        );
     }
 
     #[test]

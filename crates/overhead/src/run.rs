@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use harness::Ended;
 use measure::{CpuMeter, MachineMeter, MeterScope, Phase, error_chain};
-use rustix::fs::stat;
+use rustix::fs::{stat, statfs};
+use rustix::process::geteuid;
 
 use crate::requests::Counter;
 use crate::side::{Cut, Side};
@@ -35,8 +36,8 @@ pub(crate) fn run(
     stop: &AtomicBool,
     tell: &mut Tell<'_>,
 ) -> Ended<Part, OverheadError> {
-    let device = match device_between(sides) {
-        Ok(device) => device,
+    let places = match looked_at(sides) {
+        Ok(places) => places,
         Err(error) => return Ended::failed(error),
     };
     let opened = Side::open(&sides.lower, NAMES[0], config).and_then(|lower| {
@@ -53,7 +54,13 @@ pub(crate) fn run(
         Err(error) => return Ended::failed(error),
     };
     let mut part = Part::default();
-    let mut error = match measure_all(config, sides, device, &mut both, stop, &mut part, tell) {
+    if places.are_both_fuse {
+        tell(Progress::Note(format!(
+            "{} is a FUSE mount as well: what that layer costs is on both sides",
+            sides.lower.display()
+        )));
+    }
+    let mut error = match measure_all(config, sides, places.device, &mut both, stop, &mut part, tell) {
         Ok(()) => {
             part.complete = true;
             None
@@ -64,33 +71,83 @@ pub(crate) fn run(
         }
         Err(Cut::Failed(error)) => Some(error),
     };
-    for side in both {
-        if let Err(left) = side.remove() {
-            error.get_or_insert(left);
-        }
+    let [lower, mount] = both;
+    let folder = mount.folder_text();
+    if let Err(left) = lower.remove() {
+        error.get_or_insert(left);
+    }
+    if let Err(left) = mount.remove() {
+        let source = Box::new(error.take().unwrap_or(left));
+        let lower = sides.lower.display().to_string();
+        error = Some(OverheadError::Left { folder, mount: sides.mount.display().to_string(), lower, source });
     }
     part.complete &= error.is_none();
     Ended { part: Some(part), error }
 }
 
-/// The device number of the mount, which is not that of the directory below.
-fn device_between(sides: &Sides) -> Result<u64, OverheadError> {
+/// What is known of the two directories.
+struct Places {
+    /// The device number of the mount.
+    device: u64,
+    are_both_fuse: bool,
+}
+
+/// statfs(2).
+const FUSE: u64 = 0x6573_5546;
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// Refuses two directories of one file system, and what is the wrong way round.
+fn looked_at(sides: &Sides) -> Result<Places, OverheadError> {
+    let texts = || (sides.lower.display().to_string(), sides.mount.display().to_string());
     let of = |place: &Path| {
-        stat(place).map(|found| found.st_dev).map_err(|source| OverheadError::Call {
-            place: place.display().to_string(),
+        let failed = |call| {
+            move |source| OverheadError::Call {
+                place: place.display().to_string(),
+                call,
+                name: ".".to_owned(),
+                source,
+            }
+        };
+        let device = stat(place).map_err(failed("stat"))?.st_dev;
+        let is_fuse = statfs(place).map_err(failed("statfs"))?.f_type as u64 == FUSE;
+        Ok::<_, OverheadError>((device, is_fuse))
+    };
+    let ((lower, is_lower_fuse), (mount, is_mount_fuse)) = (of(&sides.lower)?, of(&sides.mount)?);
+    if lower == mount {
+        let (lower, mount) = texts();
+        return Err(OverheadError::SameFileSystem { lower, mount });
+    }
+    if is_lower_fuse && !is_mount_fuse {
+        let (lower, mount) = texts();
+        return Err(OverheadError::Exchanged { lower, mount });
+    }
+    for place in [&sides.lower, &sides.mount] {
+        refuse_what_others_change(place)?;
+    }
+    Ok(Places { device: mount, are_both_fuse: is_lower_fuse && is_mount_fuse })
+}
+
+/// A daemon resolves paths by itself, as root: a user who can rename this run's directory and put a link in its place leads it
+/// elsewhere. So root works only where nobody else can rename.
+fn refuse_what_others_change(place: &Path) -> Result<(), OverheadError> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let Ok(real) = place.canonicalize() else { return Ok(()) };
+    for above in real.ancestors() {
+        let found = stat(above).map_err(|source| OverheadError::Call {
+            place: above.display().to_string(),
             call: "stat",
             name: ".".to_owned(),
             source,
-        })
-    };
-    let (lower, mount) = (of(&sides.lower)?, of(&sides.mount)?);
-    if lower == mount {
-        return Err(OverheadError::SameFileSystem {
-            lower: sides.lower.display().to_string(),
-            mount: sides.mount.display().to_string(),
-        });
+        })?;
+        let by_others = found.st_mode & OTHERS_WRITE != 0 && found.st_mode & STICKY == 0;
+        if found.st_uid != 0 || by_others {
+            return Err(OverheadError::OthersChange { place: above.display().to_string() });
+        }
     }
-    Ok(mount)
+    Ok(())
 }
 
 fn measure_all(
@@ -112,8 +169,8 @@ fn measure_all(
         part.machine.push(&format!("round {round}"), meter.stop());
         tell(Progress::Kept(Box::new(part.clone())));
     }
-    if let Some(why) = &part.not_cold {
-        tell(Progress::Note(format!("cold lookups are left out: {why}")));
+    if let Some(text) = part.not_cold_text() {
+        tell(Progress::Note(text));
     }
     count_requests(sides, device, &mut both[1], stop, part)?;
     if let Some(why) = &part.uncounted {
@@ -140,7 +197,8 @@ fn pair(
             return Err(Cut::Stopped);
         }
         if let Some(why) = both[at].prepare(work, count)? {
-            part.not_cold.get_or_insert(why);
+            part.not_cold = Some(why);
+            part.rounds_not_cold += 1;
             return Ok(());
         }
         let (cpu, begun) = (CpuMeter::start(), Instant::now());

@@ -51,6 +51,9 @@ pub(crate) struct Side {
     renamed: Vec<String>,
     /// Numbers of the files in an order that no directory is kept in.
     scattered: Vec<usize>,
+    /// Files that this run has made in this round, and whether the large one is there.
+    made: usize,
+    has_large: bool,
     file_bytes: usize,
     body: Vec<u8>,
     room: Vec<u8>,
@@ -92,6 +95,8 @@ impl Side {
             names: (0..count).map(|number| format!("f{number}")).collect(),
             renamed: (0..count).map(|number| format!("r{number}")).collect(),
             scattered: scattered(count),
+            made: 0,
+            has_large: false,
             file_bytes: bytes,
             body: (0..bytes.max(BLOCK_BYTES)).map(|at| (at % 251) as u8).collect(),
             room: vec![0; (bytes + 1).max(BLOCK_BYTES)],
@@ -111,7 +116,13 @@ impl Side {
                 })
             }
             Work::SmallWrite => {
-                let file = self.opened(LARGE, OFlags::CREATE | OFlags::WRONLY)?;
+                let how = if self.has_large {
+                    OFlags::WRONLY
+                } else {
+                    OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY
+                };
+                let file = self.opened(LARGE, how)?;
+                self.has_large = true;
                 for at in 0..BLOCKS {
                     self.put(&file, LARGE, at * BLOCK_BYTES as u64)?;
                 }
@@ -135,6 +146,7 @@ impl Side {
         let scattered: Vec<usize> = self.scattered.iter().copied().filter(|at| *at < count).collect();
         match work {
             Work::Create => {
+                self.made = 0;
                 for done in 0..count {
                     going(done)?;
                     self.create(done)?;
@@ -172,6 +184,11 @@ impl Side {
         Ok(())
     }
 
+    /// The name of its directory.
+    pub fn folder_text(&self) -> String {
+        self.folder.display().to_string()
+    }
+
     /// Files that it has at most.
     pub fn files(&self) -> usize {
         self.names.len()
@@ -186,9 +203,10 @@ impl Side {
         Ok(())
     }
 
-    /// Removes the files of a round that was cut short.
-    pub fn clear(&self) -> Result<(), OverheadError> {
-        let names = self.names.iter().chain(&self.renamed).map(String::as_str).chain([LARGE]);
+    /// Removes the files of a round that was cut short: those that this run made, and no others.
+    fn clear(&self) -> Result<(), OverheadError> {
+        let of_round = self.names[..self.made].iter().chain(&self.renamed[..self.made]);
+        let names = of_round.map(String::as_str).chain(self.has_large.then_some(LARGE));
         for name in names {
             match unlinkat(&self.dir, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -198,9 +216,10 @@ impl Side {
         Ok(())
     }
 
-    fn create(&self, at: usize) -> Result<(), OverheadError> {
+    fn create(&mut self, at: usize) -> Result<(), OverheadError> {
         let name = &self.names[at];
         let file = self.opened(name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY)?;
+        self.made = at + 1;
         let mut rest = &self.body[..self.file_bytes];
         while !rest.is_empty() {
             let written = write(&file, rest).map_err(|source| self.failed("write", name, source))?;

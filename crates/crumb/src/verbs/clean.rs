@@ -68,6 +68,9 @@ Exit status: 0 done, or nothing to do, 1 something could not be removed, 2 wrong
 
 /// Runs the verb.
 pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if !args.dry_run {
+        overhead::remove_traces_of_the_dead();
+    }
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
         refuse_store(context, path)?;
         can_be_written(path)?;

@@ -1,6 +1,7 @@
 //! `crumb run overhead` on a mount of ours: figures, requests, nothing left, wrong usage.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use measure::RunRecord;
 
@@ -48,7 +49,16 @@ fn a_run_times_every_operation_on_both_sides_and_leaves_nothing() {
     }
     // A round trip through a daemon costs more than a call on tmpfs, on any machine.
     assert!(record.metrics["create_added_us"] > 0.0 && record.metrics["create_share_percent"] < 100.0);
-    assert_eq!(record.config["layer"], "fuse.crumb");
+    assert!(
+        record.config["layer"].as_str().unwrap().starts_with("fuse.crumb of "),
+        "{}",
+        record.config["layer"]
+    );
+    assert!(
+        record.config["lower_mount"].as_str().unwrap().starts_with("tmpfs of "),
+        "{}",
+        record.config["lower_mount"]
+    );
     let pairs = record.phases.iter().filter(|phase| phase.name == "create mount").count();
     assert_eq!(pairs, 6);
     for place in ["below", "at"] {
@@ -83,6 +93,41 @@ fn what_has_nothing_between_is_refused_and_nothing_is_made() {
     for place in ["a", "b"] {
         assert_eq!(fs::read_dir(bench.path(place)).unwrap().count(), 0, "{place}");
     }
+    let err = bench.fails(2, &["run", "overhead", "nfs://127.0.0.1/a", "b"]);
+    assert!(err.contains("mount it, and name a directory of the mount"), "{err}");
     let out = bench.fine(&["run", "overhead", "a", "b", "--dry-run"]);
     assert!(out.contains("crumb-overhead-"), "{out}");
+}
+
+#[test]
+fn what_is_the_wrong_way_round_or_others_may_change_is_refused() {
+    if !testkit::need::fuse() {
+        return;
+    }
+    let mounted = Mounted::new(&[]);
+    let bench = &mounted.0;
+    let err = bench.fails(1, &["run", "overhead", "at", "below"]);
+    assert!(err.contains("they look exchanged"), "{err}");
+    // Who can rename this run's directory can lead a daemon that resolves paths as root elsewhere.
+    fs::create_dir(bench.path("below/open")).unwrap();
+    fs::set_permissions(bench.path("below/open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let err = bench.fails(1, &["run", "overhead", "below/open", "at/open"]);
+    assert!(err.contains("can be changed by other users than root"), "{err}");
+    assert_eq!(fs::read_dir(bench.path("below/open")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_trace_of_a_killed_run_goes_with_the_next_clean() {
+    if !testkit::need::fuse() || !std::path::Path::new("/sys/kernel/tracing/events/fuse").is_dir() {
+        return;
+    }
+    let instances = std::path::Path::new("/sys/kernel/tracing/instances");
+    // As a run leaves it that is killed: of this namespace, of a process that began at another moment than the one with its number.
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    let left = instances.join(format!("crumb-overhead-{namespace}-{}-1", std::process::id()));
+    fs::create_dir(&left).unwrap();
+    let bench = Bench::in_memory();
+    bench.fine(&["clean", "."]);
+    assert!(!left.exists());
 }

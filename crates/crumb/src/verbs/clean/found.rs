@@ -108,9 +108,12 @@ pub(super) fn looked_at(fs: &dyn FileSystem, name: String) -> Result<Found, FsEr
         return Ok(described(state, mark, TreeSize::default()));
     }
     match tree_size(&*own) {
-        // The doctor keeps none by name: its mark was removed, and then the server did not answer.
+        // These two keep none by name: it was killed between making the directory and its mark, or the mark was removed and then the
+        // server did not answer.
         Ok(size)
-            if state == State::Kept && size == TreeSize::default() && name.starts_with(doctor::PREFIX) =>
+            if state == State::Kept
+                && size == TreeSize::default()
+                && [doctor::PREFIX, overhead::PREFIX].iter().any(|prefix| name.starts_with(prefix)) =>
         {
             Ok(described(State::LeftOver, mark, size))
         }

@@ -5,14 +5,16 @@ mod table;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
+use files::Target;
 use harness::ranks::RankGroup;
 use overhead::{Overhead, OverheadConfig, PREFIX, Sides, Work};
 
 use self::table::table_of;
 use crate::context::Context;
 use crate::declarations;
-use crate::exit::ExitStatus;
+use crate::exit::{BadUsage, ExitStatus};
 use crate::forecast::{self, Forecast, Levels};
 use crate::outcome::{Begun, OutputArgs};
 use crate::pipeline::{Around, Plan};
@@ -30,10 +32,10 @@ use crate::signals;
 #[command(after_help = EXAMPLES)]
 pub struct OverheadArgs {
     /// A directory of the file system below
-    lower: PathBuf,
+    lower: Target,
 
     /// A directory of the mount
-    mount: PathBuf,
+    mount: Target,
 
     /// Take a first look, done within a minute: 500 files and 6 rounds. Sets defaults only; flags that are given win
     #[arg(long)]
@@ -70,9 +72,11 @@ Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is I
 /// Runs the verb.
 pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let stop = signals::stop_flag_of(context)?;
-    let OverheadArgs { lower, mount, output, .. } = &args;
+    let output = &args.output;
+    let places = [directory(&args.lower)?, directory(&args.mount)?];
+    let [lower, mount] = &places;
     if output.dry_run {
-        return forecast::show(&[args.forecast("…")], &SeriesArgs::alone(), output, context);
+        return forecast::show(&[args.forecast("…", &places)], &SeriesArgs::alone(), output, context);
     }
     output.check(context)?;
     let begun = Begun::on("overhead", mount.display().to_string(), Some(mount));
@@ -83,13 +87,17 @@ pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> 
             .label
             .clone()
             .unwrap_or_else(|| format!("{} over {}", mount.display(), lower.display())),
-        more_config: vec![("lower", lower.display().to_string().into()), ("layer", layer_of(mount).into())],
+        more_config: vec![
+            ("lower", lower.display().to_string().into()),
+            ("lower_mount", mounted_at(lower).into()),
+            ("layer", mounted_at(mount).into()),
+        ],
         more_terms: vec![],
         of_rank: &[],
-        would_leave: would_leave(&args, &benchmark.config),
-        forecast: args.forecast(begun.own_part()),
+        would_leave: would_leave(&places, &benchmark.config),
+        forecast: args.forecast(begun.own_part(), &places),
         quick: args.quick.then(|| {
-            let bytes = u64::from(args.files.get()) * u64::from(args.file_bytes);
+            let bytes = 2 * u64::from(args.files.get()) * u64::from(args.file_bytes);
             quick::limits(bytes, "and few rounds give wide intervals")
         }),
         pin: None,
@@ -114,31 +122,47 @@ impl OverheadArgs {
         }
     }
 
-    fn forecast(&self, own_part: &str) -> Forecast {
+    fn forecast(&self, own_part: &str, [lower, mount]: &[PathBuf; 2]) -> Forecast {
         let config = self.config(own_part);
-        let (lower, mount) = (self.lower.display(), self.mount.display());
+        let (lower, mount) = (lower.display(), mount.display());
+        // On each side.
+        let files = 2 * u64::from(self.files.get());
         Forecast {
             benchmark: "overhead",
             target: mount.to_string(),
             what: format!("{} kinds of operation in {lower} and through {mount}, in turns", Work::ALL.len()),
             levels: Some(Levels::exactly("rounds", config.rounds.get().into())),
             operations: Some(2 * u64::from(config.rounds.get()) * config.operations()),
-            files: Some(u64::from(config.files.get())),
-            bytes: Some(u64::from(config.files.get()) * u64::from(config.file_bytes)),
-            work_directory: Some(format!("{PREFIX}{own_part}-lower and {PREFIX}{own_part}-mount")),
+            files: Some(files),
+            bytes: Some(files * u64::from(self.file_bytes)),
+            work_directory: Some(format!(
+                "{lower}/{PREFIX}{own_part}-lower and {mount}/{PREFIX}{own_part}-mount"
+            )),
             ..Forecast::default()
         }
     }
 }
 
-/// The type of the file system that is mounted there, as the kernel calls it.
-fn layer_of(mount: &Path) -> String {
-    let mounted = measure::MountPoint::of(mount);
-    mounted.map(|mounted| mounted.fs_type).unwrap_or_default()
+/// A directory that is mounted, as an absolute path.
+fn directory(target: &Target) -> anyhow::Result<PathBuf> {
+    let Target::Directory(path) = target else {
+        let wrong = anyhow!(
+            "{target}: overhead takes two directories of this machine; mount it, and name a directory of the mount"
+        );
+        return Err(wrong.context(BadUsage));
+    };
+    // One that is not there is an error of the run, with its name.
+    Ok(path.canonicalize().unwrap_or_else(|_| path.clone()))
 }
 
-fn would_leave(args: &OverheadArgs, config: &OverheadConfig) -> String {
-    let (lower, mount) = (args.lower.display(), args.mount.display());
+/// What is mounted there: device or program, type, options.
+fn mounted_at(path: &Path) -> String {
+    let mounted = measure::MountPoint::of(path);
+    mounted.map_or_else(String::new, |of| format!("{} of {} ({})", of.fs_type, of.device, of.options))
+}
+
+fn would_leave([lower, mount]: &[PathBuf; 2], config: &OverheadConfig) -> String {
+    let (lower, mount) = (lower.display(), mount.display());
     format!(
         "{PREFIX}{name}-lower in {lower} and {PREFIX}{name}-mount in {mount}; `crumb clean {lower}` and `crumb clean {mount}` \
          remove them",
