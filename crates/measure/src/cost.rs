@@ -1,7 +1,7 @@
 //! What a stored file, article or object costs: CPU time, bytes written to the device, bytes and inodes on disk.
 //!
 //! ```text
-//! CPU      system time of the benchmark's own process (a local file system works in it), or CPU time of a watched server
+//! CPU      system time of the benchmark's own process: a local file system works in it
 //! written  bytes that the device wrote, by /sys/dev/block (all programs' and the journal's) / bytes that the benchmark wrote
 //! on disk  bytes and inodes that statfs misses with the files there / bytes of those files
 //! ```
@@ -103,10 +103,10 @@ pub fn section(runs: &[RunRecord]) -> Option<Section> {
         of: "Run",
         columns: titles.map(|title| Column { group: None, title }).into(),
         rows,
-        key: "CPU time: system time of the benchmark’s own process, in which a local file system works, or all CPU time of a \
-              proxy that was watched; kernel threads are not in it. Written: by the device’s own counters, with the journal \
-              and whatever else used the device, and without what is in memory still at the end. On disk: what the file \
-              system had less free with the files there, directories and metadata included. A dash: it cannot be seen."
+        key: "CPU time: system time of the benchmark’s own process, in which a local file system works; kernel threads and \
+              servers are not in it. Written: by the device’s own counters, with the journal and whatever else used the \
+              device, and without what is in memory still at the end. On disk: what the file system had less free with the \
+              files there, directories and metadata included. A dash: it cannot be seen."
             .to_owned(),
     };
     Some(Section {
