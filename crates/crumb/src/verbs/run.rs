@@ -27,7 +27,7 @@ pub struct RunArgs {
 #[derive(Subcommand, Debug)]
 enum RunBenchmark {
     /// Measure the latency of a file service against offered load (open loop)
-    Fstress(fstress::FstressArgs),
+    Fstress(Box<fstress::FstressArgs>),
     /// Measure creating, reading, appending to and deleting many small files (PostMark)
     Postmark(postmark::RunPostmarkArgs),
     /// Measure a news spool: store, feed and expire articles, pass after pass
@@ -45,7 +45,7 @@ enum RunBenchmark {
 /// Runs the benchmark that is named.
 pub fn run(args: RunArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let done = match args.benchmark {
-        RunBenchmark::Fstress(args) => fstress::run(args, context),
+        RunBenchmark::Fstress(args) => fstress::run(*args, context),
         RunBenchmark::Postmark(args) => postmark::run(args, context),
         RunBenchmark::Netnews(args) => netnews::run(*args, context),
         RunBenchmark::Dirscale(args) => dirscale::run(args, context),

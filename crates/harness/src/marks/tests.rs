@@ -20,10 +20,10 @@ fn a_mark_reaches_each_run_of_the_user_with_its_own_time_and_none_that_has_ended
     assert_eq!(both, [set("run-a", 4.25), set("run-b", 9.0)]);
     assert_eq!(first.marks(), [Annotation { at_s: 4.25, text: "server stopped".to_owned() }]);
     drop(first);
-    assert_eq!(mark_all(&[directory.clone()], "later").unwrap(), [set("run-b", 9.0)]);
+    assert_eq!(mark_all(std::slice::from_ref(&directory), "later").unwrap(), [set("run-b", 9.0)]);
     assert_eq!(second.marks().len(), 2);
     drop(second);
-    assert!(mark_all(&[directory.clone()], "too late").unwrap().is_empty());
+    assert!(mark_all(std::slice::from_ref(&directory), "too late").unwrap().is_empty());
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "sockets go with their runs");
 }
 
@@ -34,7 +34,11 @@ fn the_socket_of_a_killed_run_is_removed_by_the_next_mark_and_by_the_next_run() 
     let left = directory.join("killed.sock");
     let leave = || drop(UnixListener::bind(&left).unwrap());
     leave();
-    assert!(left.exists() && mark_all(&[directory.clone()], "x").unwrap().is_empty() && !left.exists());
+    assert!(
+        left.exists()
+            && mark_all(std::slice::from_ref(&directory), "x").unwrap().is_empty()
+            && !left.exists()
+    );
     leave();
     let _next = MarkListener::start(&directory, "next", || 0.0).unwrap();
     assert!(!left.exists());
@@ -49,7 +53,7 @@ fn a_directory_that_others_can_enter_or_that_is_a_link_is_refused_by_both_ends()
     let text = |error: MarkError| error.to_string();
     assert!(text(mark_all(std::slice::from_ref(&link), "x").unwrap_err()).contains("no directory"));
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(text(mark_all(&[directory.clone()], "x").unwrap_err()).contains("chmod 700"));
+    assert!(text(mark_all(std::slice::from_ref(&directory), "x").unwrap_err()).contains("chmod 700"));
     assert!(text(MarkListener::start(&directory, "run", || 0.0).unwrap_err()).contains("chmod 700"));
 }
 
