@@ -8,7 +8,7 @@
 //! Always holds: as of every page here, it requests nothing from the network, and what a user named is text and never markup; a point
 //! that is not VALID says so in words.
 //! Not here: what a setting is, and how the points are measured (the caller).
-//! Source of the figure: Anderson and Chase (CS-2002-01), section 6.7 and figure 9.
+//! Source of the figure: Anderson's paper of 2002 on a benchmark for network file services, section 6.7 and figure 9.
 
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
