@@ -170,10 +170,15 @@ fn a_file_is_cut_and_written_only_after_it_was_looked_up() {
     }
 }
 
+fn is_sound_but_for_the_size_of_the_set(point: &LoadPoint) -> bool {
+    point.verdict.reasons.iter().all(|reason| !reason.fatal || reason.code == "file-set-off")
+}
+
 #[test]
 fn a_file_made_by_a_chain_is_written_and_committed_by_its_own_handle() {
     let (point, seen) = at_one_chain_at_a_time("create-write-commit = 1", None);
-    assert!(point.verdict.valid, "{}", point.verdict);
+    // Nothing removes what these chains make.
+    assert!(is_sound_but_for_the_size_of_the_set(&point), "{}", point.verdict);
     let tail = &seen[seen.len() - 1200..];
     let chains: Vec<&[Seen]> = tail
         .windows(6)
@@ -224,7 +229,7 @@ fn the_same_seed_asks_the_same_chains_whatever_the_server_does() {
         );
         let (outcome, _) = measured(workload, Load::Sweep(vec![400.0]), law, None);
         let point = &outcome.points[0];
-        assert!(point.verdict.valid && point.overtaken == 0, "{}", point.verdict);
+        assert!(is_sound_but_for_the_size_of_the_set(point) && point.overtaken == 0, "{}", point.verdict);
         point.operations_digest.clone()
     };
     let quick = digest(Law::Constant(Duration::from_micros(100)));
