@@ -160,13 +160,17 @@ impl MarkListener {
         run: &str,
         since_begin: impl Fn() -> f64 + Send + 'static,
     ) -> Result<Self, MarkError> {
-        own_directory(directory)?;
-        remove_those_of_killed_runs(directory);
         let socket = directory.join(format!("{run}.{ENDING}"));
         let begun = directory.join(format!(".{run}.{}", std::process::id()));
         let failed = |what, source| MarkError::Io { path: socket.clone(), what, source };
         // Only one that is listened at has the name by which it is found.
-        let listener = UnixListener::bind(&begun).map_err(|source| failed("be listened at", source))?;
+        let attempt = || {
+            own_directory(directory)?;
+            remove_those_of_killed_runs(directory);
+            UnixListener::bind(&begun).map_err(|source| failed("be listened at", source))
+        };
+        // A run that ends meanwhile takes the empty directory with it.
+        let listener = attempt().or_else(|_| attempt())?;
         if let Err(source) = fs::rename(&begun, &socket) {
             let _ = fs::remove_file(&begun);
             return Err(failed("be made", source));
@@ -195,6 +199,8 @@ impl MarkListener {
 impl Drop for MarkListener {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.socket);
+        // The last one; with another's socket in it, it stays.
+        let _ = self.socket.parent().map(fs::remove_dir);
         drop(self.awake.take());
         if let Some(thread) = self.thread.take() {
             // It has nothing to say, and a panic in it is no reason to lose a run.

@@ -433,7 +433,8 @@ mod tests {
         (0..50).for_each(|at| recorder.ok(ms(1_005 + at), ms(1)));
         let series = recorder.stop().series(ms(1_005)).unwrap();
         let last = series.steps().last().unwrap();
-        assert_eq!((series.ok.len(), last.ok), (101, 5));
+        // Joined to steps of 50 ms, as ten operations are too few for a percentile.
+        assert_eq!((series.ok.len(), last.ok), (21, 5));
         assert!((last.ok_per_sec - 1_000.0).abs() < 1e-3, "{last:?}");
     }
 

@@ -93,7 +93,7 @@ fn what_makes_no_figure_is_refused_with_what_would() {
     let bench = bench();
     for (args, words) in [
         (&["--vary", "memory-hits=0,1"][..], "did you mean `memory-hit`?"),
-        (&["--vary", "memory-hit=0..1/0.5", "--rate", "100,200"], "--rate 1000"),
+        (&["--vary", "memory-hit=0..1/0.5", "--rate", "100, 200"], "--rate 1000"),
         (&["--vary", "memory-hit=0,1", "--lines", "memory-hit=0,1"], "two knobs"),
         (&["--vary", "memory-hit=0,1", "--repeat", "3"], "leave --repeat"),
         (&["--vary", "memory-hit=0,2"], "a ratio from 0 to 1"),
