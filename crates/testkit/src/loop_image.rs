@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -70,6 +71,7 @@ impl LoopImage {
             assert!(matches!(checked.status.code(), Some(0 | 1)), "{said}");
         };
         run("umount", &[], &self.mount);
+        wait_until_detached(&image);
         // tune2fs refuses a file system that may need its journal, as now and then just after the umount.
         check();
         run("/sbin/tune2fs", &["-O", "^dir_index"], &image);
@@ -92,6 +94,21 @@ impl Drop for LoopImage {
         if !plain.is_ok_and(|status| status.success()) {
             let _ = Command::new("umount").arg("-l").arg(&self.mount).status();
         }
+    }
+}
+
+/// A mount namespace that another test made meanwhile holds a copy of each mount: until it is gone the file system stays in memory,
+/// with what is changed in the image below it unseen.
+fn wait_until_detached(image: &Path) {
+    let begun = Instant::now();
+    loop {
+        let attached = Command::new("/sbin/losetup").arg("-j").arg(image).output().expect("losetup runs");
+        if attached.stdout.is_empty() {
+            return;
+        }
+        let text = String::from_utf8_lossy(&attached.stdout);
+        assert!(begun.elapsed() < Duration::from_secs(60), "still mounted somewhere: {text}");
+        std::thread::park_timeout(Duration::from_millis(50));
     }
 }
 
