@@ -43,7 +43,7 @@ pub enum OverheadError {
     },
     /// The layer is named first.
     #[error(
-        "{lower} is a FUSE mount and {mount} is none: they look exchanged; the directory below comes first"
+        "{lower} is a FUSE mount and {mount} is not: they look exchanged; name the directory below first"
     )]
     Exchanged {
         /// What was named as the lower directory.

@@ -14,6 +14,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use measure::proc::ProcessStat;
 use rustix::thread::gettid;
 
 /// Requests by name.
@@ -52,7 +53,7 @@ const INSTANCES: &str = "/sys/kernel/tracing/instances";
 const INSTANCE: &str = "crumb-overhead-";
 const EVENT: &str = "events/fuse/fuse_request_send";
 /// statfs(2).
-const FUSE: u64 = 0x6573_5546;
+pub(crate) const FUSE: u64 = 0x6573_5546;
 const NFS: u64 = 0x6969;
 /// What the kernel sends and no program waits for.
 const NOT_WAITED_FOR: [&str; 6] =
@@ -177,10 +178,8 @@ fn remove_instance(instance: &Path) {
 fn process_text(pid: u32) -> io::Result<String> {
     let namespace = fs::read_link("/proc/self/ns/pid")?;
     let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // proc(5): the 22nd field; the second one may have spaces, and ends with the last parenthesis.
-    let begun = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    Ok(format!("{namespace}-{pid}-{}", begun.unwrap_or_default()))
+    let process = ProcessStat::of(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(format!("{namespace}-{pid}-{}", process.began_ticks))
 }
 
 /// Removes the trace instances of runs that were killed, which the kernel would go on filling; those of other containers are left.

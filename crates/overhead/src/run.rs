@@ -9,7 +9,7 @@ use measure::{CpuMeter, MachineMeter, MeterScope, Phase, error_chain};
 use rustix::fs::{stat, statfs};
 use rustix::process::geteuid;
 
-use crate::requests::Counter;
+use crate::requests::{Counter, FUSE};
 use crate::side::{Cut, Side};
 use crate::{OverheadConfig, OverheadError, Part, Sides, Work};
 
@@ -92,12 +92,19 @@ struct Places {
     are_both_fuse: bool,
 }
 
-/// statfs(2).
-const FUSE: u64 = 0x6573_5546;
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Refuses two directories of one file system, and what is the wrong way round.
+impl Sides {
+    /// Refuses what cannot be compared, and where root would not be safe.
+    ///
+    /// # Errors
+    /// When one is not there, both are on one file system, they look exchanged, or other users may change one.
+    pub fn check(&self) -> Result<(), OverheadError> {
+        looked_at(self).map(drop)
+    }
+}
+
 fn looked_at(sides: &Sides) -> Result<Places, OverheadError> {
     let texts = || (sides.lower.display().to_string(), sides.mount.display().to_string());
     let of = |place: &Path| {
@@ -196,7 +203,7 @@ fn pair(
         if stop.load(Ordering::Relaxed) {
             return Err(Cut::Stopped);
         }
-        if let Some(why) = both[at].prepare(work, count)? {
+        if let Some(why) = both[at].prepare(work, count, stop)? {
             part.not_cold = Some(why);
             part.rounds_not_cold += 1;
             return Ok(());
@@ -238,7 +245,7 @@ fn count_requests(
     };
     let count = COUNTED.min(side.files());
     for work in Work::ALL {
-        if side.prepare(work, count)?.is_some() {
+        if side.prepare(work, count, stop)?.is_some() {
             continue;
         }
         match counter.count(|| side.perform(work, count, stop))? {

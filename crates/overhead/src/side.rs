@@ -104,7 +104,7 @@ impl Side {
     }
 
     /// Makes all that `work` needs and that is not timed. What keeps a cold lookup from being one is returned.
-    pub fn prepare(&mut self, work: Work, count: usize) -> Result<Option<String>, Cut> {
+    pub fn prepare(&mut self, work: Work, count: usize, stop: &AtomicBool) -> Result<Option<String>, Cut> {
         match work {
             Work::StatCold => {
                 let step = (count / PROBES).max(1);
@@ -130,7 +130,7 @@ impl Side {
             }
             // Once before, so that they are warm.
             Work::StatWarm | Work::OpenReadClose | Work::SmallRead => {
-                self.perform(work, count, &AtomicBool::new(false))?;
+                self.perform(work, count, stop)?;
                 Ok(None)
             }
             Work::Create | Work::List | Work::Rename | Work::Unlink => Ok(None),
@@ -179,6 +179,7 @@ impl Side {
                     unlinkat(&self.dir, self.renamed[at].as_str(), AtFlags::empty())
                         .map_err(|source| self.failed("unlink", &self.renamed[at], source))?;
                 }
+                self.made = 0;
             }
         }
         Ok(())
@@ -359,7 +360,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         for work in Work::ALL {
             let count = if work == Work::SmallRead { 300 } else { 40 };
-            assert!(side.prepare(work, count.min(40)).is_ok(), "{work:?}");
+            assert!(side.prepare(work, count.min(40), &stop).is_ok(), "{work:?}");
             assert!(side.perform(work, count, &stop).is_ok(), "{work:?}");
         }
         side.remove().unwrap();

@@ -67,7 +67,7 @@ fn a_run_times_every_operation_on_both_sides_and_leaves_nothing() {
     if rustix::process::geteuid().is_root()
         && std::path::Path::new("/sys/kernel/tracing/events/fuse").is_dir()
     {
-        // CREATE is never sent less than once, and each close sends a RELEASE that nobody waits for.
+        // Each file needs at least one CREATE, and its close sends a RELEASE that the program does not wait for.
         let (waited, all) = (record.metrics["create_requests"], record.metrics["create_requests_all"]);
         assert!(waited >= 1.0 && all >= waited + 1.0, "{waited} of {all}");
         // What is in memory sends none; the file was opened once.
@@ -88,6 +88,7 @@ fn what_has_nothing_between_is_refused_and_nothing_is_made() {
     }
     let err = bench.fails(1, &["run", "overhead", "a", "b"]);
     assert!(err.contains("nothing lies between them"), "{err}");
+    assert!(!err.contains("kinds of operation"), "it is checked before the plan is announced: {err}");
     let err = bench.fails(1, &["run", "overhead", "a", "nowhere"]);
     assert!(err.contains("nowhere"), "{err}");
     for place in ["a", "b"] {

@@ -107,7 +107,9 @@ pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     };
     let mut group = RankGroup::solo();
     let around = Around { context, stop: &stop, output, group: &mut group };
-    let mut run = plan.measure(around, || Ok(Sides { lower: lower.clone(), mount: mount.clone() }))?;
+    let sides = Sides { lower: lower.clone(), mount: mount.clone() };
+    let reached = || sides.check().map(|()| sides).map_err(anyhow::Error::from);
+    let mut run = plan.measure(around, reached)?;
     run.record.declare(&declarations::of(&run.record.benchmark));
     output.finish(context, run, table_of)
 }
