@@ -304,6 +304,16 @@ fn held_hint(record: &RunRecord, held: f64) -> &'static str {
     }
 }
 
+/// Microseconds in three digits, or all before the point.
+pub fn us_text(us: f64) -> String {
+    match us {
+        us if us < 0.0 => format!("-{}", us_text(-us)),
+        us if us >= 100.0 => report::count_text(us.round() as u64),
+        us if us >= 10.0 => format!("{us:.1}"),
+        us => format!("{us:.2}"),
+    }
+}
+
 /// Whether to believe a run, and why not.
 pub fn verdict(verdict: &Verdict) -> String {
     if verdict.valid && verdict.reasons.is_empty() {

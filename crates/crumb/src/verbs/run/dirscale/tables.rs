@@ -3,7 +3,7 @@
 use measure::RunRecord;
 
 use crate::layout::{grid, wrapped};
-use crate::tables;
+use crate::tables::{self, us_text};
 
 /// A table for each layout; what the layouts pay for stands in the verdict.
 pub fn tables_of(record: &RunRecord) -> String {
@@ -54,13 +54,4 @@ pub fn tables_of(record: &RunRecord) -> String {
     // The tables have shown the metrics.
     text + &tables::answer(record)
         + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
-}
-
-/// Three digits, or all before the point.
-fn us_text(us: f64) -> String {
-    match us {
-        us if us >= 100.0 => report::count_text(us.round() as u64),
-        us if us >= 10.0 => format!("{us:.1}"),
-        us => format!("{us:.2}"),
-    }
 }

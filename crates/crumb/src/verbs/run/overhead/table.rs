@@ -4,7 +4,7 @@ use measure::RunRecord;
 use overhead::Work;
 
 use crate::layout::{grid, wrapped};
-use crate::tables;
+use crate::tables::{self, us_text};
 
 /// A row for each operation; the table shows the metrics.
 pub fn table_of(record: &RunRecord) -> String {
@@ -48,13 +48,4 @@ pub fn table_of(record: &RunRecord) -> String {
     }
     text + &tables::answer(record)
         + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
-}
-
-/// Three digits, or all before the point.
-fn us_text(us: f64) -> String {
-    match us.abs() {
-        size if size >= 100.0 => format!("{us:.0}"),
-        size if size >= 10.0 => format!("{us:.1}"),
-        _ => format!("{us:.2}"),
-    }
 }
