@@ -169,7 +169,7 @@ mod tests {
         let cells: Vec<&str> =
             table.rows[2].cells.iter().map(|cell| cell.as_deref().unwrap_or("-")).collect();
         assert_eq!(cells, ["-", "-", "-", "90,000", "2,048"]);
-        assert!(table.rows[1].cells.iter().all(Option::is_none), "a size that cannot be is none");
+        assert!(table.rows[1].cells.iter().all(Option::is_none), "a size that is not a number is left out");
         assert!(views(&[&self::run(&[("day_cost_flat_us", 14.0)])]).is_empty());
     }
 }

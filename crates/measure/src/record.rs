@@ -298,7 +298,7 @@ pub struct Phase {
     #[serde(default)]
     pub counters: BTreeMap<String, f64>,
     /// How it went over its time; none for a phase without operations that were timed, and in older records.
-    // Not left out when there is none: ranks send phases in a form without names.
+    // Always written, also when empty: ranks send phases in a binary form in which fields have no names.
     #[serde(default)]
     pub time_series: Option<TimeSeries>,
 }

@@ -332,7 +332,7 @@ fn sentence(table: &Table) -> String {
         .filter(|(_, wins)| *wins > 0)
         .collect();
     wins.sort_by_key(|(side, wins)| (std::cmp::Reverse(*wins), *side));
-    // What was compared, and of how many, so that nobody takes the one for the other.
+    // How many workloads were compared, and how many there are.
     let all = table.rows.len();
     let of = match compared.len() {
         compared if compared == all => counted(all, "workload", "workloads"),

@@ -62,11 +62,11 @@ pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A pipe that nobody reads from is an error by a number that says something else (`No such device or address`).
+/// Opening a pipe without a reader gives ENXIO, whose text (`No such device or address`) would mislead.
 fn of_pipe(path: &Path, error: io::Error) -> anyhow::Error {
     if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe(path) {
         return anyhow!(
-            "nobody reads from this pipe; start its reader first, as in `cat {} &`",
+            "no program reads from this pipe; start its reader first, as in `cat {} &`",
             path.display()
         );
     }
@@ -336,7 +336,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
         for refused in [can_be_written(&pipe), write_to(&pipe, "x"), create_file(&pipe).map(|_| ())] {
             let wrong = format!("{:#}", refused.unwrap_err());
-            assert!(wrong.contains("nobody reads from this pipe"), "{wrong}");
+            assert!(wrong.contains("no program reads from this pipe"), "{wrong}");
         }
         // Larger than a pipe holds: it must be written as slowly as it is read.
         let text = "result ".repeat(100_000);

@@ -66,7 +66,7 @@ pub struct Drawing {
 }
 
 impl Screen {
-    /// The size of the terminal on standard error; none where there is none.
+    /// The size of the terminal on standard error; none if standard error is not a terminal.
     pub fn size() -> Option<Size> {
         let stderr = io::stderr();
         if !stderr.is_terminal() {

@@ -297,8 +297,8 @@ fn the_feed_made_up_for_a_run_goes_also_when_the_run_was_killed_and_room_is_look
     assert_eq!((entries(temporary.path()), entries(target.path())), (0, 0));
 }
 
-/// Symptom: whoever made `crumb-feed-1` to `crumb-feed-4194304` in /tmp kept every run of netnews there from beginning, and nothing
-/// but the next run removed what a killed one had left.
+/// Symptom: a user who made `crumb-feed-1` to `crumb-feed-4194304` in /tmp kept all runs of netnews there from starting, and only
+/// the next run removed what a killed one had left.
 #[test]
 fn the_feed_of_a_killed_run_has_a_name_that_cannot_be_foreseen_and_is_found_by_clean() {
     use std::os::unix::fs::MetadataExt as _;

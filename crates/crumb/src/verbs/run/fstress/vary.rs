@@ -101,7 +101,7 @@ fn all(
             format!("{}, {}: {figure}{left}", of_all(done + 1, plan.points.len()), plan.points[at].name);
         note(context, wrapped("", &line).trim_end());
         let is_over = run.interrupted || stop.load(Ordering::Relaxed);
-        // A point that was cut short is kept, and is none of the figure's.
+        // A point that was cut short is kept in the store and not drawn.
         points[at] = Some(run.record).filter(|_| !run.interrupted);
         if run.error.is_some() || is_over {
             return Outcome { points, error: run.error };
