@@ -205,10 +205,10 @@ fn planned(row: &Row, side: &Side) -> anyhow::Result<Planned> {
 
 /// A command as it can be typed.
 pub fn shell_line(words: &[String]) -> String {
-    // A flag is one by its hyphens; any other word that begins so is a path.
-    let shown = |word: &String| match word.strip_prefix("--") {
-        Some(flag) => format!("--{}", doctor::shell_word(flag)),
-        None => doctor::shell_word(word),
+    // With its hyphens, as it was typed: a flag, or `-` for a standard stream.
+    let shown = |word: &String| match word.trim_start_matches('-') {
+        "" if !word.is_empty() => word.clone(),
+        stem => format!("{}{}", &word[..word.len() - stem.len()], doctor::shell_word(stem)),
     };
     words.iter().map(shown).collect::<Vec<_>>().join(" ")
 }
@@ -227,6 +227,13 @@ mod tests {
     fn plan(targets: &[&str], rows: Vec<Row>) -> anyhow::Result<Plan> {
         let typed: Vec<side::Named> = targets.iter().map(|target| target.parse().unwrap()).collect();
         Plan::of(side::sides(&typed).unwrap(), rows, 2, Duration::from_secs(8), 1)
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_was_typed() {
+        let words =
+            ["crumb", "run", "-w", "mail", "--json", "-", "--label=my disk", "./-x y", ""].map(str::to_owned);
+        assert_eq!(shell_line(&words), "crumb run -w mail --json - --'label=my disk' './-x y' ''");
     }
 
     #[test]
