@@ -46,7 +46,7 @@ unpack_inn() {
     rm -rf "$fetched"
 }
 
-# Witnesses that crates.io has: they are built once, into Cargo's target directory.
+# Witnesses that crates.io has: they are built once, into Cargo's target directory. Their work is the kernel's, so they are not optimised.
 tools=${CARGO_TARGET_DIR:-target}/test-tools
 build_tools() {
     local tool
@@ -54,7 +54,7 @@ build_tools() {
         if [ ! -x "$tools/bin/${tool%@*}" ]; then
             echo "building $tool into $tools"
             mkdir -p "$tools"
-            CARGO_TARGET_DIR=$tools/build cargo install -q --locked --root "$tools" "$tool" 2>"$tools/said" ||
+            CARGO_TARGET_DIR=$tools/build cargo install -q --debug --locked --root "$tools" "$tool" 2>"$tools/said" ||
                 lack "$tool" "$(grep -m1 ^error "$tools/said" || tail -1 "$tools/said")"
         fi
     done
