@@ -22,6 +22,7 @@ mod cpus;
 pub mod declarations;
 mod exit;
 mod forecast;
+mod help_texts;
 mod names;
 #[cfg(any(feature = "mount", feature = "proxy"))]
 mod notify;
@@ -135,7 +136,7 @@ pub fn main() -> ExitCode {
     let words = std::env::args_os().collect();
     #[cfg(feature = "mount")]
     let words = verbs::mount::as_typed_or_by_mount(words);
-    let typed = quantities::with_negative_numbers(Cli::command()).get_matches_from::<Vec<_>, _>(words);
+    let typed = quantities::with_negative_numbers(command()).get_matches_from::<Vec<_>, _>(words);
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     let context = Context::new(cli.global);
     context.start_log();
@@ -143,13 +144,17 @@ pub fn main() -> ExitCode {
     let done = match cli.verb {
         Some(verb) => dispatch(verb, &context),
         // Alone, as someone types who wants to know what this is: no mistake to complain about.
-        None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
+        None => output::print(&command().render_help().to_string()).map(|()| ExitStatus::Fine),
     };
     #[cfg(feature = "pack")]
     verbs::pack::place::remove_unused();
     let has_no_reader = done.as_ref().err().is_some_and(exit::is_broken_pipe);
     let interruption = &context.interruption;
     exit::code(done, if has_no_reader { interruption.is_seen_or_comes() } else { interruption.is_seen() })
+}
+
+fn command() -> clap::Command {
+    help_texts::for_terminals(Cli::command())
 }
 
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -181,7 +186,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Compare(args) => verbs::compare::run(args, context),
         Verb::Feed(args) => verbs::feed::run(args, context),
         Verb::Postmark(args) => verbs::postmark::run(args, context),
-        Verb::Generate(args) => verbs::generate::run(&args, Cli::command(), context),
+        Verb::Generate(args) => verbs::generate::run(&args, command(), context),
     }
 }
 
@@ -192,6 +197,24 @@ mod tests {
     #[test]
     fn no_flag_or_verb_is_declared_twice_or_without_its_partner() {
         Cli::command().debug_assert();
+    }
+
+    /// Symptom: examples of 90 columns, which a terminal wrapped into two commands.
+    #[test]
+    fn commands_in_help_texts_fit_a_terminal() {
+        fn check(command: &clap::Command, path: &str, seen: &mut usize) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("    ")) {
+                *seen += 1;
+                assert!(line.chars().count() <= 80, "{path}: {line}");
+            }
+            command
+                .get_subcommands()
+                .for_each(|verb| check(verb, &format!("{path} {}", verb.get_name()), seen));
+        }
+        let mut seen = 0;
+        check(&command(), "crumb", &mut seen);
+        assert!(seen > 100, "{seen} lines");
     }
 
     /// Symptom: `crumb pack ls --store FILE` was refused although its help shows `--store`. Cause: an argument of the verb's own

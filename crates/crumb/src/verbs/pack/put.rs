@@ -25,7 +25,8 @@ use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Store files, trees or a tar stream. Keys are the paths as given, without `./` and a leading `/`.
+/// Store files, trees or a tar stream. Keys are the paths as given, without `./` and a leading `/`. An object that has the same key
+/// is replaced.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
