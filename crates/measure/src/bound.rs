@@ -71,12 +71,12 @@ impl Usage {
         let cpu = percent(self.cpu_share());
         let sys = self.cpu.sys.as_secs_f64() / (self.cpu.user + self.cpu.sys).as_secs_f64().max(1e-9);
         let computed =
-            format!("this process computed {cpu} of the time, {} of that in the kernel", percent(sys));
+            format!("the run's threads computed {cpu} of their time, {} of that in the kernel", percent(sys));
         if self.remote {
             return if self.cpu_share() >= CPU_BUSY {
                 (Bound::Cpu, format!("CPU-bound: {computed}; the server was hardly waited for"))
             } else {
-                (Bound::Server, format!("server-bound: {computed} and waited for the server the rest"))
+                (Bound::Server, format!("server-bound: {computed}; they waited for the server the rest"))
             };
         }
         let Some(disk) = &self.disk else {

@@ -27,7 +27,7 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("appended_per_sec", "Files appended to"),
     MetricDeclaration::bytes_rate("read_bytes_per_sec", "Read"),
     MetricDeclaration::bytes_rate("written_bytes_per_sec", "Written"),
-    MetricDeclaration::percent("cpu_percent", "CPU used"),
+    MetricDeclaration::percent("cpu_percent", "CPU used, of its threads' time"),
     MetricDeclaration::micros("{op}_p50_us", "{op} latency p50"),
     MetricDeclaration::micros("{op}_p99_us", "{op} latency p99"),
     MetricDeclaration::rate("transactions_to_last_per_sec", "Transactions, to the last rank's end"),

@@ -35,7 +35,7 @@ mod views;
 pub use error::ReportError;
 pub(crate) use measure::numbers as figures;
 pub use measure::numbers::{
-    bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text,
+    bytes_text, count_text, figure_text, metric_text, ms_text, number_text, number_text_beside, rate_text,
 };
 pub use passes::Reference;
 pub use store::{RunSummary, Store};

@@ -15,7 +15,7 @@
 use measure::{
     Curve, FigureMark, LatencySummary, LevelState, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict,
 };
-use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
+use report::{bytes_text, count_text, figure_text, ms_text, number_text, number_text_beside, rate_text};
 
 use super::layout::{counted, folded, grid, named, shortened, wrapped};
 use crate::declarations::REGISTRY;
@@ -275,13 +275,20 @@ pub fn summary(record: &RunRecord) -> String {
     let metric = |name: &str| record.metrics.get(name).copied();
     // If a saturation point was found, it equals the highest rate held: print it once.
     let held_again = metric("saturation_per_sec").is_some();
+    // Times that stand below one another have one unit.
+    let times: Vec<f64> = record
+        .metrics_in_order()
+        .filter(|name| record.metric(name).unit == "us")
+        .filter_map(metric)
+        .collect();
     for name in record.metrics_in_order().filter(|name| !(held_again && *name == "held_per_sec")) {
         let Some(value) = metric(name) else { continue };
-        let (words, number, unit) = metric_text(&record.metric(name), value);
+        let declared = record.metric(name);
+        let (number, unit) = number_text_beside(&declared.unit, &times, value);
         let hint = if name == "held_per_sec" { held_hint(record, value) } else { "" };
         // As in "4,000/s" and "0.412 ms".
         let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
-        text.push_str(&named(&words, &format!("{number}{gap}{unit}{hint}")));
+        text.push_str(&named(&declared.title, &format!("{number}{gap}{unit}{hint}")));
     }
     if is_valid {
         text.push_str(&verdict(&record.verdict));
