@@ -1,4 +1,4 @@
-//! Between fuser and the tree: the only module that knows fuser's types, beside a slow volume for tests in `testkit`.
+//! Between fuser and the tree: the only module that knows fuser's types, beside `fuse::Floor` and a slow volume for tests.
 //!
 //! ```text
 //! kernel -> session (threads) -> requests -> tree

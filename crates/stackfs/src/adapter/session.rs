@@ -68,7 +68,7 @@ fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
     let mut mount_options = vec![
         MountOption::FSName(escaped(source)),
         MountOption::DefaultPermissions,
-        MountOption::Subtype("crumb".into()),
+        MountOption::Subtype(mounts::SUBTYPE.into()),
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
     let flags = options.flags;
@@ -149,7 +149,7 @@ fn end_of(threads: io::Result<()>) -> io::Result<()> {
 
 /// Whether the device can be opened at all.
 pub(crate) fn device() -> io::Result<()> {
-    mounting::open().map(drop)
+    fuse::device().map(drop)
 }
 
 /// Commas and backslashes end or escape an option in the lists that fusermount3 takes.

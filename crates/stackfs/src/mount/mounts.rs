@@ -3,18 +3,19 @@
 //! A mount is seen in `/proc/self/mountinfo` as type `fuse.crumb`, its source the lower tree's absolute path.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
+use fuse::DetachError;
 use measure::proc::MountInfo;
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::options::StackOptions;
 use crate::StackError;
 
 /// The type that mounts of ours have.
 pub const MOUNT_TYPE: &str = "fuse.crumb";
+/// The same without the word for all of FUSE.
+pub(crate) const SUBTYPE: &str = "crumb";
 
 /// A mount of Crumb's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,30 +122,10 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), StackError> {
 }
 
 pub(crate) fn detach(place: &Path, lazy: bool) -> Result<(), StackError> {
-    let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(place, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => Err(StackError::Busy { mountpoint: place.into() }),
-        Err(Errno::PERM) => by_fusermount(place, lazy),
-        Err(errno) => Err(StackError::Unmount { mountpoint: place.into(), reason: errno.to_string() }),
-    }
-}
-
-/// An ordinary user's mounts are made and ended by a set-user-id program.
-fn by_fusermount(place: &Path, lazy: bool) -> Result<(), StackError> {
-    let failed = |reason| StackError::Unmount { mountpoint: place.into(), reason };
-    let mut command = Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(place);
-    let output = command.output().map_err(|error| failed(format!("fusermount3: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if stderr.contains("busy") {
-        Err(StackError::Busy { mountpoint: place.into() })
-    } else {
-        Err(failed(stderr))
-    }
+    fuse::detach(place, lazy).map_err(|error| match error {
+        DetachError::Busy => StackError::Busy { mountpoint: place.into() },
+        DetachError::Refused(reason) => StackError::Unmount { mountpoint: place.into(), reason },
+    })
 }
 
 /// The path without links in what leads to its last component.
