@@ -22,6 +22,9 @@ pub struct BenchmarkEntry {
     pub answers: &'static [&'static str],
     /// What one of its runs answers, whatever its verdict: the first sentence of a page, which says the verdict itself.
     pub answer: fn(&RunRecord) -> Answer,
+    /// Which figures of its runs a comparison judges, by name, where no other is asked for: the fewer are judged together, the more of
+    /// them can be shown.
+    pub is_compared: fn(&str) -> bool,
     /// What a page shows of its runs, which are all of this benchmark and in the page's order.
     pub views: fn(&[&RunRecord]) -> Vec<Section>,
 }
@@ -45,7 +48,14 @@ pub enum Role {
 impl BenchmarkEntry {
     /// One that declares its metrics and nothing more.
     pub const fn of(metrics: &'static [MetricDeclaration]) -> Self {
-        Self { metrics, settings: &[], answers: &[], answer: no_answer, views: no_views }
+        Self {
+            metrics,
+            settings: &[],
+            answers: &[],
+            answer: no_answer,
+            is_compared: |_| true,
+            views: no_views,
+        }
     }
 
     /// What the field `path`, such as `parameters.connections`, is to a comparison.

@@ -34,6 +34,7 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     settings: &[("spool", Role::Place), ("places", Role::Place), ("storage", Role::Reach)],
     answers: &[],
     answer: |record| measure::Answer::of(answer::sentence(&record.metrics)),
+    is_compared: |_| true,
     views,
 };
 

@@ -186,6 +186,10 @@ pub fn compare(sides: &[Side], chosen: &[String], registry: BenchmarkRegistry) -
     let mut found = figures::of(sides);
     let headlines: Vec<Headlines> =
         (1..sides.len()).map(|side| headlines_of(&found, sides, side, chosen)).collect::<Result<_>>()?;
+    let is_compared = registry.of(&sides[0].runs[0].benchmark).is_compared;
+    found.retain(|figure| {
+        is_compared(&figure.name) || headlines.iter().any(|of| of.names.contains(&figure.name))
+    });
     let answers = |figure: &Figure, side: usize| headlines[side - 1].names.contains(&figure.name);
     // Headline figures in the order in which they answer, the others as found.
     let in_order: Vec<&String> = headlines.iter().flat_map(|of| &of.names).collect();

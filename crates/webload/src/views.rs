@@ -28,6 +28,7 @@ pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     ],
     answers: &[],
     answer: |record| Answer::of(sentence(&record.metrics)),
+    is_compared: |_| true,
     views,
 };
 

@@ -121,6 +121,7 @@ const PLATES: BenchmarkEntry = BenchmarkEntry {
     settings: &[("plate", Role::Identity), ("shelf", Role::Place)],
     answers: &["stack-stands"],
     answer: |run| Answer::of(format!("Stacks {} plates a second", run.metrics["plates_per_sec"])),
+    is_compared: |_| true,
     views: plates_views,
 };
 

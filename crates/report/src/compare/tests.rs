@@ -148,6 +148,25 @@ fn named_metrics_are_judged_by_themselves_and_an_unknown_one_is_refused() {
 }
 
 #[test]
+fn a_benchmark_says_which_figures_are_compared_and_others_are_by_name() {
+    fn few(_: &str) -> Option<BenchmarkEntry> {
+        Some(BenchmarkEntry { is_compared: |name| name == "total_s", ..BenchmarkEntry::of(&DECLARED) })
+    }
+    let sides = [side("A", 5, 100.0, 10.0), side("B", 5, 200.0, 5.0)];
+    let names = |chosen: &[String]| {
+        let comparison = super::compare(&sides, chosen, BenchmarkRegistry::new(few)).unwrap();
+        comparison.figures.into_iter().map(|figure| figure.name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&[]),
+        ["transactions_per_sec", "total_s"],
+        "the one that answers, and what the benchmark says"
+    );
+    assert_eq!(names(&["files".to_owned()]), ["files", "total_s"]);
+    assert!(compare(&sides, &[]).unwrap().figures.len() > 3, "all, where a benchmark does not say");
+}
+
+#[test]
 fn what_measured_something_else_is_not_compared() {
     let (a, mut b) = (side("A", 5, 1.0, 1.0), side("B", 5, 1.0, 1.0));
     b.runs[2].benchmark = "timing".to_owned();
