@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use harness::{Benchmark, Context, Ended, Figures, Step, Surroundings};
 use measure::{MetricDeclaration, RankPart};
 
+use crate::floor::FloorCommand;
 use crate::run::{Progress, run};
 use crate::{METRICS, OverheadConfig, OverheadError, Part};
 
@@ -22,6 +23,8 @@ pub struct Sides {
     pub lower: PathBuf,
     /// Where the layer shows it.
     pub mount: PathBuf,
+    /// The program that serves the floor; none without it.
+    pub floor: Option<FloorCommand>,
 }
 
 impl Benchmark for Overhead {
@@ -72,7 +75,7 @@ mod tests {
     #[test]
     fn two_directories_of_one_file_system_are_refused_and_nothing_is_left() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut sides = Sides { lower: one.path().into(), mount: two.path().into() };
+        let mut sides = Sides { lower: one.path().into(), mount: two.path().into(), floor: None };
         let benchmark = Overhead { config: OverheadConfig::new("t") };
         let mut group = RankGroup::solo();
         let ran = harness::run(&benchmark, &mut sides, &mut group, &Default::default(), Events::unheard());

@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
+use crate::Sources;
+
 /// Settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverheadConfig {
@@ -13,6 +15,9 @@ pub struct OverheadConfig {
     pub file_bytes: u32,
     /// Rounds; each gives one pair of times for each operation.
     pub rounds: NonZeroU32,
+    /// What is built in each round on both sides, besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Sources>,
     /// Names the directories that are made.
     #[serde(skip)]
     pub name: String,
@@ -25,6 +30,7 @@ impl OverheadConfig {
             files: NonZeroU32::new(2000).expect("not zero"),
             file_bytes: 2048,
             rounds: NonZeroU32::new(10).expect("not zero"),
+            build: None,
             name: name.to_owned(),
         }
     }

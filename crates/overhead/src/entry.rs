@@ -12,9 +12,15 @@ use crate::Work;
 pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     settings: &[("lower", Role::Place)],
     answer: |record| Answer::of(sentence(&record.metrics)),
+    is_compared,
     views,
     ..BenchmarkEntry::of(crate::METRICS)
 };
+
+/// What is added to each operation, and to a build; the rest says how that came about.
+fn is_compared(name: &str) -> bool {
+    name.ends_with("_added_us") || name == "build_slower_percent"
+}
 
 /// Empty without a figure for creating files.
 fn sentence(metrics: &BTreeMap<String, f64>) -> String {
@@ -82,11 +88,68 @@ fn views(runs: &[&RunRecord]) -> Vec<Section> {
             runs: vec![at],
             place: Place::First,
             instead_of: &[Usual::Metrics],
-            items: vec![View::Table(table), View::Bars(shares(record))],
+            items: [View::Table(table)]
+                .into_iter()
+                .chain(beside_the_floor(record).map(View::Table))
+                .chain(build(record).map(View::Table))
+                .chain([View::Bars(shares(record))])
+                .collect(),
             ..Section::default()
         }
     });
     sections.collect()
+}
+
+/// What is added beside the floor, a row an operation; none without a floor.
+fn beside_the_floor(record: &RunRecord) -> Option<Table> {
+    let rows = Work::ALL.into_iter().filter_map(|work| {
+        let metric = |what: &str| record.metrics.get(&format!("{}_{what}", work.name())).copied();
+        let us = |us: f64| figure_text("us", us);
+        let hundredths = |value: f64| format!("{value:.2}");
+        let floor = us(metric("floor_us")?);
+        let interval = metric("of_floor_low").zip(metric("of_floor_high"));
+        let cells = vec![
+            metric("added_us").map(us),
+            metric("requests").map(hundredths),
+            Some(floor),
+            metric("floor_requests").map(hundredths),
+            metric("of_floor").map(hundredths),
+            interval.map(|(low, high)| format!("{low:.2} to {high:.2}")),
+        ];
+        Some(Row { name: work.title().to_owned(), cells, published: false })
+    });
+    let rows: Vec<Row> = rows.collect();
+    let titles = ["added", "requests", "floor", "requests of the floor", "times the floor", "95% interval"];
+    (!rows.is_empty()).then(|| Table {
+        about: "what the layer adds beside the floor".to_owned(),
+        of: "operation",
+        columns: titles.map(|title| Column { group: None, title }).to_vec(),
+        rows,
+        key: "Floor: the whole operation on a FUSE file system that answers from memory. Times: what the layer adds, as a multiple of it."
+            .to_owned(),
+    })
+}
+
+/// The build, if there was one.
+fn build(record: &RunRecord) -> Option<Table> {
+    let metric = |name: &str| record.metrics.get(name).copied();
+    let slower = metric("build_slower_percent")?;
+    let seconds = |name: &str| metric(name).map(|s| format!("{s:.2} s"));
+    let interval = metric("build_slower_low_percent").zip(metric("build_slower_high_percent"));
+    let cells = vec![
+        seconds("build_lower_s"),
+        seconds("build_mount_s"),
+        Some(format!("{slower:.1}%")),
+        interval.map(|(low, high)| format!("{low:.1}% to {high:.1}%")),
+    ];
+    let columns = ["below", "through the mount", "slower", "95% interval"];
+    Some(Table {
+        about: "a build of a C package below and through the mount".to_owned(),
+        of: "work",
+        columns: columns.map(|title| Column { group: None, title }).to_vec(),
+        rows: vec![Row { name: "configure and make".to_owned(), cells, published: false }],
+        key: "Medians over the rounds, of which each built once on either side.".to_owned(),
+    })
 }
 
 /// The rate through the mount as a share of the rate below, a bar an operation.

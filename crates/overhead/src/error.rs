@@ -1,7 +1,10 @@
 //! What can end a run early.
 
 use files::FsError;
+use fuse::DetachError;
 use rustix::io::Errno;
+
+use crate::BuildError;
 
 /// Why a run ended, or could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,19 @@ pub enum OverheadError {
         /// The directory.
         place: String,
     },
+    /// The build.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The floor cannot be unmounted.
+    #[error(
+        "the floor at {place} stays mounted; unmount it (umount, fusermount3 -u) and remove the directory"
+    )]
+    FloorStays {
+        /// Where.
+        place: String,
+        /// Why.
+        source: DetachError,
+    },
     /// The mount would not remove what was made through it.
     #[error(
         "{folder} is left where {mount} shows it: `crumb clean {lower}` removes it, or `crumb clean {mount}`"
@@ -74,4 +90,15 @@ pub enum OverheadError {
         /// Why.
         source: Box<OverheadError>,
     },
+}
+
+impl OverheadError {
+    /// Whether the directories were named wrongly, so that another try cannot help.
+    pub fn is_bad_usage(&self) -> bool {
+        match self {
+            Self::SameFileSystem { .. } | Self::Exchanged { .. } => true,
+            Self::Build(error) => matches!(error, BuildError::Sources { .. }),
+            _ => false,
+        }
+    }
 }

@@ -29,6 +29,17 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::count("{op}_requests", "{op}: requests that a program waits for")
         .better(Better::Lower),
     MetricDeclaration::count("{op}_requests_all", "{op}: all requests"),
+    MetricDeclaration::count("{op}_of_floor", "Added to {op}, as times the floor").better(Better::Lower),
+    MetricDeclaration::count("{op}_of_floor_low", "Added to {op}, as times the floor, lower end"),
+    MetricDeclaration::count("{op}_of_floor_high", "Added to {op}, as times the floor, upper end"),
+    MetricDeclaration::micros("{op}_floor_us", "{op} on the floor"),
+    MetricDeclaration::count("{op}_floor_requests", "{op} on the floor: requests that a program waits for")
+        .better(Better::Lower),
+    MetricDeclaration::percent("build_slower_percent", "A build: slower by").better(Better::Lower).tile(),
+    MetricDeclaration::percent("build_slower_low_percent", "A build: slower by, lower end"),
+    MetricDeclaration::percent("build_slower_high_percent", "A build: slower by, upper end"),
+    MetricDeclaration::seconds("build_lower_s", "A build below"),
+    MetricDeclaration::seconds("build_mount_s", "A build through the mount"),
     MACHINE_METRICS[0],
     MACHINE_METRICS[1],
     MACHINE_METRICS[2],
@@ -41,10 +52,18 @@ pub const METRICS: &[MetricDeclaration] = &[
 pub struct Part {
     /// Of each operation the microseconds of one, below and through the mount, a pair a round.
     pub(crate) pairs: BTreeMap<Work, Vec<(f64, f64)>>,
+    /// On the floor, of the same rounds.
+    pub(crate) floor: BTreeMap<Work, Vec<f64>>,
+    /// Seconds of a build below and through the mount, a pair a round.
+    pub(crate) builds: Vec<(f64, f64)>,
     /// `create lower`, `create mount`, in order; `pass` is the round.
     pub(crate) phases: Vec<Phase>,
     /// Requests of one operation: those that a program waits for, and all.
     pub(crate) requests: BTreeMap<Work, (f64, f64)>,
+    /// Those on the floor that a program waits for.
+    pub(crate) floor_requests: BTreeMap<Work, f64>,
+    /// Why there is no floor.
+    pub(crate) no_floor: Option<String>,
     /// Why requests are not counted.
     pub(crate) uncounted: Option<String>,
     /// Why cold lookups are left out.
@@ -55,6 +74,10 @@ pub struct Part {
     pub(crate) complete: bool,
     pub(crate) stopped: bool,
 }
+
+/// Requests for one operation from which on it is compared with the floor: opening the one file that is read or written is less, a
+/// listing, which takes a few for many, is more.
+const REQUESTS_TO_COMPARE: f64 = 0.02;
 
 /// A median with its 95% interval, where there are enough rounds for one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,8 +142,48 @@ impl Part {
                 metrics.insert(format!("{name}_requests"), *waited);
                 metrics.insert(format!("{name}_requests_all"), *all);
             }
+            self.beside_the_floor(*work, pairs, &mut metrics);
         }
+        self.build_metrics(&mut metrics);
         metrics
+    }
+
+    /// What is added, as times what the floor takes in the same round.
+    fn beside_the_floor(&self, work: Work, pairs: &[(f64, f64)], metrics: &mut BTreeMap<String, f64>) {
+        let (name, Some(floor)) = (work.name(), self.floor.get(&work)) else { return };
+        metrics.extend(median(floor).map(|us| (format!("{name}_floor_us"), us)));
+        let requests = self.floor_requests.get(&work).copied();
+        metrics.extend(requests.map(|requests| (format!("{name}_floor_requests"), requests)));
+        // What neither sends a request for is a system call, and nothing to be a multiple of.
+        let usual = !matches!(work, Work::StatWarm | Work::SmallWrite | Work::SmallRead);
+        let sent = |requests: Option<f64>| requests.map_or(usual, |requests| requests >= REQUESTS_TO_COMPARE);
+        if !sent(requests) || !sent(self.requests.get(&work).map(|(waited, _)| *waited)) {
+            return;
+        }
+        let of_floor: Vec<f64> =
+            pairs.iter().zip(floor).map(|((lower, mount), floor)| (mount - lower) / floor).collect();
+        let Some(Estimate { value, ends }) = Estimate::of(&of_floor) else { return };
+        metrics.insert(format!("{name}_of_floor"), value);
+        if let Some((low, high)) = ends {
+            metrics.insert(format!("{name}_of_floor_low"), low);
+            metrics.insert(format!("{name}_of_floor_high"), high);
+        }
+    }
+
+    fn build_metrics(&self, metrics: &mut BTreeMap<String, f64>) {
+        let of = |each: &dyn Fn(&(f64, f64)) -> f64| {
+            Estimate::of(&self.builds.iter().map(each).collect::<Vec<f64>>())
+        };
+        let slower = of(&|(lower, mount)| 100.0 * (mount / lower - 1.0));
+        if let Some(Estimate { value, ends }) = slower {
+            metrics.insert("build_slower_percent".to_owned(), value);
+            if let Some((low, high)) = ends {
+                metrics.insert("build_slower_low_percent".to_owned(), low);
+                metrics.insert("build_slower_high_percent".to_owned(), high);
+            }
+        }
+        metrics.extend(of(&|(lower, _)| *lower).map(|of| ("build_lower_s".to_owned(), of.value)));
+        metrics.extend(of(&|(_, mount)| *mount).map(|of| ("build_mount_s".to_owned(), of.value)));
     }
 
     fn verdict(&self, config: &OverheadConfig) -> Verdict {
@@ -134,6 +197,9 @@ impl Part {
         }
         if let Some(why) = &self.uncounted {
             verdict.remark("requests-not-counted", format!("requests are not counted: {why}"));
+        }
+        if let Some(why) = &self.no_floor {
+            verdict.remark("no-floor", format!("there is no floor to compare with: {why}"));
         }
         let rounds = config.rounds.get();
         if rounds < 6 {
@@ -180,6 +246,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_added_is_compared_with_the_floor_of_its_round_where_requests_were_sent() {
+        let part = Part {
+            pairs: [Work::Create, Work::StatWarm].map(|work| (work, vec![(10.0, 70.0); 7])).into(),
+            floor: [Work::Create, Work::StatWarm].map(|work| (work, vec![40.0; 7])).into(),
+            requests: [(Work::Create, (4.0, 5.0)), (Work::StatWarm, (0.0, 0.0))].into(),
+            floor_requests: [(Work::Create, 4.0), (Work::StatWarm, 0.0)].into(),
+            ..Part::default()
+        };
+        let metrics = part.figures(&config()).metrics;
+        let of = |name: &str| metrics.get(name).copied();
+        assert_eq!((of("create_of_floor"), of("create_of_floor_low")), (Some(1.5), Some(1.5)));
+        assert_eq!((of("create_floor_us"), of("create_floor_requests")), (Some(40.0), Some(4.0)));
+        assert_eq!((of("stat_warm_floor_us"), of("stat_warm_of_floor")), (Some(40.0), None));
+    }
+
+    #[test]
+    fn a_build_is_slower_by_the_median_of_the_pairs() {
+        let builds = vec![(2.0, 2.2), (4.0, 4.1), (1.0, 1.05), (2.0, 2.1), (2.0, 2.1), (2.0, 2.1)];
+        let metrics = Part { builds, ..Part::default() }.figures(&config()).metrics;
+        assert!((metrics["build_slower_percent"] - 5.0).abs() < 1e-9, "{metrics:?}");
+        assert!((metrics["build_slower_low_percent"] - 2.5).abs() < 1e-9, "{metrics:?}");
+        assert_eq!((metrics["build_lower_s"], metrics["build_mount_s"]), (2.0, 2.1));
+    }
+
+    #[test]
     fn few_rounds_give_no_interval_and_say_so() {
         let part = Part { pairs: [(Work::Unlink, vec![(1.0, 2.0); 3])].into(), ..Part::default() };
         let few = OverheadConfig { rounds: 3.try_into().unwrap(), ..config() };
@@ -192,7 +283,14 @@ mod tests {
     fn every_metric_that_is_emitted_is_declared() {
         let pairs = Work::ALL.map(|work| (work, vec![(1.0, 2.0); 8]));
         let requests = Work::ALL.map(|work| (work, (1.0, 2.0)));
-        let part = Part { pairs: pairs.into(), requests: requests.into(), ..Part::default() };
+        let part = Part {
+            pairs: pairs.into(),
+            requests: requests.into(),
+            floor: Work::ALL.map(|work| (work, vec![1.0; 8])).into(),
+            floor_requests: Work::ALL.map(|work| (work, 1.0)).into(),
+            builds: vec![(1.0, 2.0); 8],
+            ..Part::default()
+        };
         for name in part.figures(&config()).metrics.keys() {
             assert!(measure::declared(METRICS, name).is_some(), "{name}");
         }

@@ -42,6 +42,7 @@ impl<E: Into<OverheadError>> From<E> for Cut {
 /// A directory of this run.
 pub(crate) struct Side {
     place: String,
+    at: PathBuf,
     own: Arc<dyn FileSystem>,
     root: Arc<dyn FileSystem>,
     folder: PathBuf,
@@ -87,6 +88,7 @@ impl Side {
         let bytes = config.file_bytes as usize;
         Ok(Self {
             place: at.display().to_string(),
+            at,
             own,
             root,
             folder,
@@ -183,6 +185,11 @@ impl Side {
             }
         }
         Ok(())
+    }
+
+    /// Its directory, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.at
     }
 
     /// The name of its directory.

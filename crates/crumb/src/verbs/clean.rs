@@ -20,7 +20,7 @@ use clap::Args;
 use files::{FileSystem, RUN_MARK, Status, Target, remove_tree};
 use report::count_text;
 
-use self::found::{Found, State, leave_what_has_mounts, looked_at, names_of_runs};
+use self::found::{Found, State, leave_what_has_mounts, looked_at, names_of_runs, under_a_floor};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::counted;
@@ -90,11 +90,17 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let stop = signals::stop_flag_of(context)?;
     let fs = args.file_system.open(&args.target, &stop)?;
     let mut found = Vec::new();
+    let floors = match &args.target {
+        Target::Directory(path) => overhead::floors_in(path)?,
+        _ => Vec::new(),
+    };
     for name in names_of_runs(&*fs)? {
         if stop.load(Ordering::Relaxed) {
             bail!("interrupted before anything was removed");
         }
-        found.push(looked_at(&*fs, name)?);
+        let floor = floors.iter().find(|floor| floor.name == name);
+        let mounted = floor.and_then(|floor| under_a_floor(floor, args.dry_run));
+        found.push(mounted.map_or_else(|| looked_at(&*fs, name), Ok)?);
     }
     if let Target::Directory(path) = &args.target {
         leave_what_has_mounts(path, &mut found)?;

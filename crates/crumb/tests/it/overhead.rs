@@ -2,8 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use measure::RunRecord;
+use measure::proc::MountInfo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::binary::{Bench, assert_fits};
 
@@ -75,9 +80,130 @@ fn a_run_times_every_operation_on_both_sides_and_leaves_nothing() {
     } else {
         assert!(record.verdict.has("requests-not-counted"));
     }
+    // The floor beside it answers from memory: it needs as many requests, and the tables have it.
+    assert!(record.metrics["create_floor_us"] > 0.0 && record.metrics["create_of_floor"] > 0.0);
+    assert!(out.contains("95% interval") && out.contains("floor"), "{out}");
+    if rustix::process::geteuid().is_root()
+        && std::path::Path::new("/sys/kernel/tracing/events/fuse").is_dir()
+    {
+        for operation in ["create", "open_read_close", "rename", "unlink", "stat_warm"] {
+            let of = |what: &str| record.metrics[&format!("{operation}_{what}")];
+            let (layer, floor) = (of("requests"), of("floor_requests"));
+            assert!((layer - floor).abs() <= 0.5, "{operation}: {layer} and {floor}");
+        }
+        assert!(!record.metrics.contains_key("stat_warm_of_floor"), "no request, nothing to compare");
+    }
+    assert_eq!(floors_below(bench.directory()), 0);
     let page = bench.fine(&["report", "run.json", "-o", "page.html"]);
     drop(page);
     assert!(bench.read("page.html").contains("What the layer adds"));
+    assert!(bench.read("page.html").contains("beside the floor"));
+}
+
+/// Floors that are mounted somewhere in a directory.
+fn floors_below(place: &Path) -> usize {
+    let mounts = MountInfo::all().unwrap();
+    mounts.iter().filter(|mount| mount.kind == overhead::FLOOR_TYPE && mount.point.starts_with(place)).count()
+}
+
+/// Waits until there are `count` of them; the kernel says when the table of mounts has changed.
+fn until_floors_are(count: usize, place: &Path) {
+    let table = fs::File::open("/proc/self/mountinfo").unwrap();
+    while floors_below(place) != count {
+        let mut changes = [PollFd::new(&table, PollFlags::PRI)];
+        let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+        assert_eq!(poll(&mut changes, Some(&limit)), Ok(1), "there are {} floors", floors_below(place));
+    }
+}
+
+/// The process that serves the floor below a directory.
+fn floor_process(place: &Path) -> Pid {
+    let has = |text: &[u8], part: &str| text.windows(part.len()).any(|window| window == part.as_bytes());
+    let mut found = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let command = fs::read(entry.path().join("cmdline")).ok()?;
+        (has(&command, "--serve-floor") && has(&command, place.to_str()?)).then_some(pid)
+    });
+    Pid::from_raw(found.next().expect("a process serves it")).unwrap()
+}
+
+#[test]
+fn a_build_is_timed_on_both_sides_and_what_it_prints_is_kept_only_when_it_fails() {
+    if !testkit::need::fuse()
+        || testkit::need::program("cc", "gcc").is_none()
+        || testkit::need::program("make", "make").is_none()
+    {
+        return;
+    }
+    let mounted = Mounted::new(&[]);
+    let bench = &mounted.0;
+    // The smallest package there is; the one that is made up takes seconds for each build.
+    fs::create_dir(bench.path("package")).unwrap();
+    bench.write("package/Makefile", "program: a.c\n\tcc -o program a.c\n");
+    bench.write("package/a.c", "int main(void) { return 0; }\n");
+    let few = ["run", "overhead", "below", "at", "--files", "20", "--rounds", "6", "--no-floor"];
+    let out = bench.fine(&[&few[..], &["--build=package", "--json", "run.json"]].concat());
+    assert_fits(&out);
+    let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
+    assert!(record.metrics["build_lower_s"] > 0.0 && record.metrics["build_mount_s"] > 0.0);
+    assert!(record.metrics["build_slower_low_percent"] <= record.metrics["build_slower_percent"]);
+    assert!(out.contains("slower"), "{out}");
+    assert!(!record.metrics.contains_key("create_floor_us"), "--no-floor");
+    assert!(!record.verdict.has("no-floor"), "it was not asked for");
+
+    bench.write("package/a.c", "this is no C\n");
+    let err = bench.fails(1, &[&few[..], &["--build=package"]].concat());
+    let log =
+        err.split_whitespace().find(|word| word.ends_with("-build.log")).unwrap_or_else(|| panic!("{err}"));
+    assert!(fs::read_to_string(log).unwrap().contains("a.c"), "what the compiler said");
+    fs::remove_file(log).unwrap();
+    fs::remove_file(bench.path("package/Makefile")).unwrap();
+    let err = bench.fails(2, &[&few[..], &["--build=package"]].concat());
+    assert!(err.contains("neither a Makefile nor a configure"), "{err}");
+    for place in ["below", "at"] {
+        assert_eq!(fs::read_dir(bench.path(place)).unwrap().count(), 0, "{place}");
+    }
+}
+
+#[test]
+fn the_floor_ends_with_its_run_and_one_whose_process_was_killed_too_is_cleaned() {
+    if !testkit::need::fuse() {
+        return;
+    }
+    let mounted = Mounted::new(&[]);
+    let bench = &mounted.0;
+    let endless = ["run", "overhead", "below", "at", "--files", "50", "--rounds", "10000", "--no-store"];
+    let started = |then: &dyn Fn(Pid)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crumb"));
+        command.args(endless).current_dir(bench.directory());
+        let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until_floors_are(1, bench.directory());
+        then(Pid::from_child(&run));
+        run.kill().unwrap();
+        run.wait().unwrap();
+    };
+    // Of a run that is killed alone the floor's process unmounts it, and the directories are left over.
+    started(&|_| {});
+    until_floors_are(0, bench.directory());
+    bench.fine(&["clean", "below"]);
+    assert_eq!(fs::read_dir(bench.path("below")).unwrap().count(), 0);
+
+    // Killed with it, it leaves a mount that does not answer. While the run lives, nothing is touched.
+    started(&|run| {
+        let out = bench.fine(&["clean", "below"]);
+        assert!(out.contains("in use by a run") && !out.contains("removed"), "{out}");
+        // Stopped, so that it does not clean up itself when its floor is gone.
+        kill_process(run, Signal::STOP).unwrap();
+        let floor = floor_process(bench.directory());
+        kill_process(floor, Signal::KILL).unwrap();
+    });
+    assert_eq!(floors_below(bench.directory()), 1);
+    let out = bench.fine(&["clean", "below", "--dry-run"]);
+    assert!(out.contains("left over"), "{out}");
+    assert_eq!(floors_below(bench.directory()), 1, "a dry run changes nothing");
+    bench.fine(&["clean", "below"]);
+    assert_eq!(floors_below(bench.directory()), 0);
+    assert_eq!(fs::read_dir(bench.path("below")).unwrap().count(), 0);
 }
 
 #[test]
@@ -86,7 +212,7 @@ fn what_has_nothing_between_is_refused_and_nothing_is_made() {
     for place in ["a", "b"] {
         fs::create_dir(bench.path(place)).unwrap();
     }
-    let err = bench.fails(1, &["run", "overhead", "a", "b"]);
+    let err = bench.fails(2, &["run", "overhead", "a", "b"]);
     assert!(err.contains("nothing lies between them"), "{err}");
     assert!(!err.contains("kinds of operation"), "it is checked before the plan is announced: {err}");
     let err = bench.fails(1, &["run", "overhead", "a", "nowhere"]);
@@ -107,7 +233,7 @@ fn what_is_the_wrong_way_round_or_others_may_change_is_refused() {
     }
     let mounted = Mounted::new(&[]);
     let bench = &mounted.0;
-    let err = bench.fails(1, &["run", "overhead", "at", "below"]);
+    let err = bench.fails(2, &["run", "overhead", "at", "below"]);
     assert!(err.contains("they look exchanged"), "{err}");
     // Who can rename this run's directory can lead a daemon that resolves paths as root elsewhere.
     fs::create_dir(bench.path("below/open")).unwrap();

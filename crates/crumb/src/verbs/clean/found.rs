@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use files::{FileSystem, FsError, MarkedProcess, TreeSize, marked_process, read_run_mark, tree_size};
 use measure::proc::MountInfo;
+use overhead::MountedFloor;
 use serde::Serialize;
 
 /// Directories of runs are called one of these and a name.
@@ -48,6 +49,31 @@ pub(super) struct Found {
     pub note: Option<String>,
 }
 
+/// A directory on which a run of overhead mounted its floor. The floor of a killed run has ended with it, unless its process was killed
+/// as well: then it is unmounted here, and the directory is one as any other, for which there is no answer.
+pub(super) fn under_a_floor(floor: &MountedFloor, dry_run: bool) -> Option<Found> {
+    let described = |state, note| Found {
+        name: floor.name.clone(),
+        state,
+        files: 0,
+        directories: 0,
+        bytes: 0,
+        removed: false,
+        note,
+    };
+    if floor.answers {
+        return Some(described(State::InUse, None));
+    }
+    if dry_run {
+        return Some(described(
+            State::LeftOver,
+            Some("a floor whose process was killed is mounted on it".to_owned()),
+        ));
+    }
+    let error = floor.detach().err()?;
+    Some(described(State::Refused, Some(format!("the floor on it cannot be unmounted: {error}"))))
+}
+
 /// A file system that is mounted in a directory, or on it, is somebody's who did not expect it to be emptied. A bind mount has the
 /// device number of what is around it, so that only the table of mounts shows it.
 pub(super) fn leave_what_has_mounts(target: &Path, found: &mut [Found]) -> anyhow::Result<()> {
@@ -55,7 +81,8 @@ pub(super) fn leave_what_has_mounts(target: &Path, found: &mut [Found]) -> anyho
     let mounts = MountInfo::all().context("cannot read the table of mounts")?;
     for found in found {
         let place = target.join(&found.name);
-        if let Some(mount) = mounts.iter().find(|mount| mount.point.starts_with(&place)) {
+        let is_floor = |mount: &MountInfo| mount.kind == overhead::FLOOR_TYPE && mount.point == place;
+        if let Some(mount) = mounts.iter().find(|mount| mount.point.starts_with(&place) && !is_floor(mount)) {
             found.state = State::Refused;
             found.note = Some(format!("something is mounted at {}: unmount it first", mount.point.display()));
         }
@@ -87,7 +114,9 @@ pub(super) fn looked_at(fs: &dyn FileSystem, name: String) -> Result<Found, FsEr
         note,
     };
     let refused = |error: FsError| match error {
-        FsError::Failed { .. } => Ok(described(State::Refused, Some(error.to_string()), TreeSize::default())),
+        FsError::Failed { .. } => {
+            Ok(described(State::Refused, Some(measure::error_chain(&error)), TreeSize::default()))
+        }
         lost => Err(lost),
     };
     let own = match fs.own(Path::new(&name)) {

@@ -1,21 +1,24 @@
 //! `crumb run overhead`: what a stackable file system, or any other layer, adds to each operation.
 
+mod plan;
 mod table;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::anyhow;
 use clap::Args;
 use files::Target;
 use harness::ranks::RankGroup;
-use overhead::{Overhead, OverheadConfig, PREFIX, Sides, Work};
+use overhead::{FloorCommand, Overhead, Sides, Sources};
 
+use self::plan::would_leave;
 use self::table::table_of;
 use crate::context::Context;
 use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::forecast::{self, Forecast, Levels};
+use crate::forecast;
 use crate::outcome::{Begun, OutputArgs};
 use crate::pipeline::{Around, Plan};
 use crate::quantities::{count_in, size_in};
@@ -26,8 +29,9 @@ use crate::signals;
 /// Measure what a layer adds to each operation: FUSE mounts of any program, overlayfs, NFS.
 ///
 /// In each round every kind of operation is timed in a directory of LOWER and in one of MOUNT, one right after the other: create,
-/// stat (cold as root, and warm), open+read+close, list, small writes and reads, rename, unlink. Then, as root, the requests that the
-/// kernel sends to the layer for each operation are counted (FUSE and NFS). What is made is removed.
+/// stat (cold as root, and warm), open+read+close, list, small writes and reads, rename, unlink. Beside them stands the floor: the same
+/// on a FUSE file system of this program's that answers from memory, below which no FUSE daemon gets. Then, as root, the requests that
+/// the kernel sends to the layer for each operation are counted (FUSE and NFS). What is made is removed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct OverheadArgs {
@@ -53,6 +57,20 @@ pub struct OverheadArgs {
     #[arg(long, default_value = "10", default_value_if("quick", "true", "6"), value_name = "N", value_parser = count_in::<NonZeroU32>(1..=10_000))]
     rounds: NonZeroU32,
 
+    /// Leave out the floor, which takes a third of the time: a FUSE file system that answers from memory, mounted in a directory of
+    /// LOWER's (as root, or with fusermount3)
+    #[arg(long)]
+    no_floor: bool,
+
+    /// Build a C package on both sides in each round (`./configure` where there is one, and `make`, with one job); sources: a
+    /// directory or a tarball, without a value a package of 60 files that is made up
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "DIR|TARBALL", value_parser = sources)]
+    build: Option<Sources>,
+
+    /// The process that serves the floor at LOWER, until its standard input ends
+    #[arg(long, hide = true)]
+    serve_floor: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -65,12 +83,17 @@ Examples:
     crumb mount /srv /mnt/srv && sudo crumb run overhead /srv /mnt/srv --report overhead.html
   A first look, without root (no cold lookups, no requests):
     crumb run overhead /srv /mnt/srv --quick
+  How much slower is a build through the mount?
+    sudo crumb run overhead /srv /mnt/srv --build=zlib-1.3.tar.gz
 
 Ctrl-C ends the run early: what was measured is kept and the files are removed.
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if args.serve_floor {
+        return served(&args.lower);
+    }
     let stop = signals::stop_flag_of(context)?;
     let output = &args.output;
     let places = [directory(&args.lower)?, directory(&args.mount)?];
@@ -107,42 +130,16 @@ pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     };
     let mut group = RankGroup::solo();
     let around = Around { context, stop: &stop, output, group: &mut group };
-    let sides = Sides { lower: lower.clone(), mount: mount.clone() };
-    let reached = || sides.check().map(|()| sides).map_err(anyhow::Error::from);
+    let floor: Option<FloorCommand> = (!args.no_floor).then_some(floor_command);
+    let sides = Sides { lower: lower.clone(), mount: mount.clone(), floor };
+    let reached = || match sides.check(&benchmark.config) {
+        Ok(()) => Ok(sides),
+        Err(error) if error.is_bad_usage() => Err(anyhow::Error::from(error).context(BadUsage)),
+        Err(error) => Err(error.into()),
+    };
     let mut run = plan.measure(around, reached)?;
     run.record.declare(&declarations::of(&run.record.benchmark));
     output.finish(context, run, table_of)
-}
-
-impl OverheadArgs {
-    fn config(&self, own_part: &str) -> OverheadConfig {
-        OverheadConfig {
-            files: self.files,
-            file_bytes: self.file_bytes,
-            rounds: self.rounds,
-            ..OverheadConfig::new(own_part)
-        }
-    }
-
-    fn forecast(&self, own_part: &str, [lower, mount]: &[PathBuf; 2]) -> Forecast {
-        let config = self.config(own_part);
-        let (lower, mount) = (lower.display(), mount.display());
-        // On each side.
-        let files = 2 * u64::from(self.files.get());
-        Forecast {
-            benchmark: "overhead",
-            target: mount.to_string(),
-            what: format!("{} kinds of operation in {lower} and through {mount}, in turns", Work::ALL.len()),
-            levels: Some(Levels::exactly("rounds", config.rounds.get().into())),
-            operations: Some(2 * u64::from(config.rounds.get()) * config.operations()),
-            files: Some(files),
-            bytes: Some(files * u64::from(self.file_bytes)),
-            work_directory: Some(format!(
-                "{lower}/{PREFIX}{own_part}-lower and {mount}/{PREFIX}{own_part}-mount"
-            )),
-            ..Forecast::default()
-        }
-    }
 }
 
 /// A directory that is mounted, as an absolute path.
@@ -163,11 +160,24 @@ fn mounted_at(path: &Path) -> String {
     mounted.map_or_else(String::new, |of| format!("{} of {} ({})", of.fs_type, of.device, of.options))
 }
 
-fn would_leave([lower, mount]: &[PathBuf; 2], config: &OverheadConfig) -> String {
-    let (lower, mount) = (lower.display(), mount.display());
-    format!(
-        "{PREFIX}{name}-lower in {lower} and {PREFIX}{name}-mount in {mount}; `crumb clean {lower}` and `crumb clean {mount}` \
-         remove them",
-        name = config.name
-    )
+fn sources(text: &str) -> Result<Sources, std::convert::Infallible> {
+    let path = PathBuf::from(text);
+    Ok(match text.is_empty() {
+        true => Sources::MadeUp,
+        // One that is not there is an error of the run, with its name.
+        false => Sources::at(path.canonicalize().unwrap_or(path)),
+    })
+}
+
+/// This program again, as the process that serves the floor.
+fn floor_command(place: &Path) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["run", "overhead", "--serve-floor"]).args([place, place]);
+    Ok(command)
+}
+
+/// Why it cannot serve it says where the run hears it, and nowhere else.
+fn served(place: &Target) -> anyhow::Result<ExitStatus> {
+    overhead::serve_floor(&directory(place)?)?;
+    Ok(ExitStatus::Fine)
 }
