@@ -110,6 +110,22 @@ fn links_kept_sets_and_directories_of_other_machines_stay() {
     assert!(precious.join("file").exists());
 }
 
+#[test]
+fn what_another_user_left_is_left_alone_and_whose_it_is_is_said() {
+    if !testkit::need::root("a directory of another user") {
+        return;
+    }
+    let bench = bench();
+    let left = bench.path("a/crumb-postmark-theirs");
+    std::fs::create_dir(&left).unwrap();
+    std::os::unix::fs::chown(&left, Some(65_534), Some(65_534)).unwrap();
+    let text = bench.fine(&["clean", "a"]);
+    assert_fits(&text);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("it belongs to user 65534, not to user 0, who runs this"), "{text}");
+    assert!(left.exists());
+}
+
 /// Symptom: a server that stopped answering while the doctor removed its directory left it empty and without its mark, and it
 /// was taken for one that was kept by name.
 #[test]
