@@ -113,12 +113,16 @@ fn needed(program: &str, package: &'static str) -> Result<(), BuildError> {
     if program.contains('/') {
         return if Path::new(program).is_file() { Ok(()) } else { Err(missing()) };
     }
+    if is_on_the_path(program) { Ok(()) } else { Err(missing()) }
+}
+
+/// Whether a program of this name can be run.
+pub(crate) fn is_on_the_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| {
+    std::env::split_paths(&path).any(|dir| {
         let there = fs::metadata(dir.join(program));
         there.is_ok_and(|there| there.is_file() && there.permissions().mode() & 0o111 != 0)
-    });
-    if found { Ok(()) } else { Err(missing()) }
+    })
 }
 
 fn has_something_to_build(dir: &Path) -> bool {

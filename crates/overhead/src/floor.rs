@@ -20,6 +20,7 @@ use measure::proc::MountInfo;
 use rustix::fs::{stat, statfs};
 use rustix::io::Errno;
 
+use crate::build::is_on_the_path;
 use crate::side::PREFIX;
 use crate::{OverheadConfig, OverheadError};
 
@@ -47,14 +48,18 @@ pub fn serve_floor(place: &Path) -> io::Result<()> {
 }
 
 fn refusal(error: &io::Error) -> String {
-    let root = rustix::process::geteuid().is_root();
+    let is_root = rustix::process::geteuid().is_root();
+    let cause = error.to_string().lines().collect::<Vec<_>>().join(", ");
     match error.kind() {
-        io::ErrorKind::NotFound if !root => {
+        // An older fusermount alone mounts on no directory that has a file in it.
+        _ if !is_root && !is_on_the_path("fusermount3") => {
             "not root, and fusermount3 is not installed (package fuse3)".to_owned()
         }
-        io::ErrorKind::NotFound => format!("{}: {error}; load the kernel's fuse module", fuse::DEVICE),
-        _ if root => format!("{error}; mounting needs the capability SYS_ADMIN, which containers may lack"),
-        _ => format!("{error}; an ordinary user needs fusermount3 (package fuse3)"),
+        io::ErrorKind::NotFound => format!("{}: {cause}; load the kernel's fuse module", fuse::DEVICE),
+        _ if is_root => {
+            format!("{cause}; mounting needs the capability SYS_ADMIN, which containers may lack")
+        }
+        _ => format!("{cause}; an ordinary user needs a /dev/fuse that all may open"),
     }
 }
 
