@@ -43,7 +43,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "harness", "measure"]),
     ("dirscale", &["files", "harness", "measure"]),
-    ("fuse", &[]),
+    ("fuse", &["sys"]),
     ("overhead", &["files", "fuse", "harness", "measure"]),
     ("dirlimit", &["measure"]),
     ("webload", &["harness", "measure"]),

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `arrivals` | when what a socket received had arrived | generators of open loops |
 //! | `file_flags` | an inode's extended flags | the stackable file system |
+//! | `fuse_ring` (a feature) | a queue of FUSE over io_uring(7) | an example of the FUSE transports |
 //! | `idle_class` | the idle scheduling class of a thread | the stackable file system |
 //! | `reads` (a feature) | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
 //! | `short_slice` | a short time slice for a thread | generators of open loops |
@@ -12,6 +13,8 @@
 
 mod arrivals;
 mod file_flags;
+#[cfg(feature = "fuse-ring")]
+pub mod fuse_ring;
 mod idle_class;
 #[cfg(feature = "reads")]
 mod reads;
