@@ -141,7 +141,7 @@ impl Disk for LocalDisk {
         let file = open_regular(&mut options, &path);
         let file = file.map_err(|error| self.error("lock", name, error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(DiskLock::new(file))),
+            Ok(()) => Ok(Some(DiskLock::new(Held(file)))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(self.error("lock", name, error)),
         }
@@ -155,6 +155,15 @@ impl Disk for LocalDisk {
 
     fn place(&self) -> String {
         self.root.display().to_string()
+    }
+}
+
+/// A locked file. Closing it is not enough while a child of this process has the descriptor between its fork and its exec.
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
