@@ -51,6 +51,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("stackfs", &["files", "fuse", "measure", "sys"]),
     ("packstore", &["disk"]),
     ("packfs", &["disk", "packstore", "files"]),
+    ("packtree", &["disk", "files"]),
     ("sys", &[]),
     ("http-cache-rules", &[]),
     ("webcache", &["http-cache-rules", "packstore", "sys", "measure"]),

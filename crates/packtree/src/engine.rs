@@ -1,0 +1,347 @@
+//! The open tree: changes are made in memory and journaled in one step, handed to the kernel before a call returns, and
+//! synced together for all who ask at the same time.
+//!
+//! ```text
+//! change:  state lock [check, append to the journal, apply to the table] -> hand over (one write for all who wait)
+//! sync:    hand over -> one fdatasync of `space` for all who ask -> frees what marks allow -> a mark
+//! ```
+//!
+//! Locks, in order: a file's stripe, `checkpointing`, `growing`, `syncing` (never across the disk), `writing` (the journal's
+//! own: across a write of journal bytes into the page cache), `state` (never across the disk).
+//!
+//! Always holds: contents are handed to the kernel before the record that names them is appended; after a failed write or
+//! sync nothing is written any more.
+//! Not here: paths and open files (`file_system`), opening and recovery (`opening`).
+
+mod checkpointing;
+mod contents;
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use disk::{Disk, DiskFile, DiskLock};
+use files::Status;
+
+use crate::error::{Refusal, TreeError};
+use crate::format::{Record, TreeHead};
+use crate::journal::Tail;
+use crate::space::Space;
+use crate::table::{Inode, Table};
+
+pub(crate) use contents::{Cached, piece_is_whole};
+
+/// Locks of files that are written: by inode number.
+const STRIPES: usize = 64;
+
+pub(crate) struct State {
+    pub table: Table,
+    pub space: Space,
+    pub tail: Tail,
+}
+
+pub(crate) struct Engine {
+    pub disk: Arc<dyn Disk>,
+    pub file: Arc<dyn DiskFile>,
+    pub shape: TreeHead,
+    pub place: String,
+    pub read_only: bool,
+    state: RwLock<State>,
+    writing: Mutex<Written>,
+    /// As in `writing`, to be looked at without the lock.
+    written: AtomicU64,
+    syncing: Mutex<Syncing>,
+    synced: Condvar,
+    growing: Mutex<()>,
+    checkpointing: Mutex<()>,
+    /// Length of the last checkpoint.
+    checkpoint_bytes: AtomicU64,
+    stripes: Vec<Mutex<()>>,
+    stopped: AtomicBool,
+    syncs: AtomicU64,
+    _lock: Option<DiskLock>,
+}
+
+/// What the kernel has.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    sequence: u64,
+    /// The last of it that is no mark.
+    changed: u64,
+    /// The highest number that a mark among it says is durable.
+    marked: u64,
+}
+
+#[derive(Default)]
+struct Syncing {
+    durable: u64,
+    running: bool,
+}
+
+impl State {
+    /// Journals a change and makes it. It was checked to fit.
+    pub(crate) fn commit(&mut self, record: &Record) -> Result<u64, Refusal> {
+        let sequence = self.tail.append(record, &mut self.space)?;
+        self.apply(record);
+        Ok(sequence)
+    }
+
+    /// As [`State::commit`]. A write to a file that is open and has no name is nothing that an opening should find.
+    fn commit_write(&mut self, inode: Inode, record: &Record) -> Result<(), Refusal> {
+        if self.table.node(inode).is_some_and(|node| node.links == 0) {
+            self.apply(record);
+            return Ok(());
+        }
+        self.commit(record).map(drop)
+    }
+
+    fn apply(&mut self, record: &Record) {
+        let mut freed = Vec::new();
+        let applied = self.table.apply(record, &mut freed);
+        assert!(applied.is_ok(), "{applied:?}: {record:?} was checked and does not fit");
+        for run in freed {
+            self.space.free_after(self.tail.last, run);
+        }
+    }
+}
+
+/// What an opening found, for [`Engine::new`].
+pub(crate) struct Found {
+    pub disk: Arc<dyn Disk>,
+    pub file: Arc<dyn DiskFile>,
+    pub shape: TreeHead,
+    pub state: State,
+    pub checkpoint_bytes: u64,
+    pub read_only: bool,
+    pub lock: Option<DiskLock>,
+}
+
+impl Engine {
+    pub(crate) fn new(found: Found) -> Self {
+        let last = found.state.tail.last;
+        Self {
+            place: found.disk.place(),
+            disk: found.disk,
+            file: found.file,
+            shape: found.shape,
+            read_only: found.read_only,
+            state: RwLock::new(found.state),
+            writing: Mutex::new(Written { sequence: last, changed: last, marked: 0 }),
+            written: AtomicU64::new(last),
+            syncing: Mutex::new(Syncing { durable: last, running: false }),
+            synced: Condvar::new(),
+            growing: Mutex::new(()),
+            checkpointing: Mutex::new(()),
+            checkpoint_bytes: AtomicU64::new(found.checkpoint_bytes),
+            stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            stopped: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+            _lock: found.lock,
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stripe(&self, inode: Inode) -> MutexGuard<'_, ()> {
+        locked(&self.stripes[inode as usize % STRIPES])
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    fn check_writable(&self) -> Result<(), Refusal> {
+        if self.read_only {
+            return Err(Status::ROFS.into());
+        }
+        Ok(self.check_going()?)
+    }
+
+    fn check_going(&self) -> Result<(), TreeError> {
+        match self.stopped.load(Ordering::Acquire) {
+            true => Err(TreeError::Stopped { place: self.place.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// After this nothing is written: what the disk has is not known any more.
+    fn stopping<T, E>(&self, done: Result<T, E>) -> Result<T, E> {
+        if done.is_err() {
+            self.stopped.store(true, Ordering::Release);
+        }
+        done
+    }
+
+    /// Makes a change, and returns once the kernel has it. `make` may run again after the file grew.
+    pub(crate) fn change<T>(
+        &self,
+        mut make: impl FnMut(&mut State) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.check_writable()?;
+        loop {
+            let mut state = self.write();
+            let segments = state.space.segments;
+            let made = make(&mut state);
+            let last = state.tail.last;
+            drop(state);
+            match made {
+                Ok(value) => {
+                    self.hand_over(last)?;
+                    self.checkpoint_when_due();
+                    return Ok(value);
+                }
+                Err(Refusal::Room) => self.grow(segments)?,
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+
+    /// Returns once the kernel has all records up to this one.
+    fn hand_over(&self, sequence: u64) -> Result<(), TreeError> {
+        if self.written.load(Ordering::Acquire) >= sequence {
+            return Ok(());
+        }
+        let mut written = locked(&self.writing);
+        if written.sequence >= sequence {
+            return Ok(());
+        }
+        self.check_going()?;
+        let (pending, taken) = {
+            let mut state = self.write();
+            let Tail { last, changed, marked, .. } = state.tail;
+            (state.tail.take_pending(), Written { sequence: last, changed, marked })
+        };
+        for (offset, bytes) in &pending {
+            self.stopping(self.file.write_at(bytes, *offset))?;
+        }
+        *written = taken;
+        self.written.store(taken.sequence, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes everything durable that was changed before the call.
+    pub(crate) fn sync(&self) -> Result<(), TreeError> {
+        let changed = self.read().tail.changed;
+        self.sync_to(changed)
+    }
+
+    fn sync_to(&self, sequence: u64) -> Result<(), TreeError> {
+        let mut syncing = locked(&self.syncing);
+        while syncing.durable < sequence {
+            self.check_going()?;
+            if syncing.running {
+                syncing = self.synced.wait(syncing).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            syncing.running = true;
+            drop(syncing);
+            let outcome = self.sync_all_written();
+            syncing = locked(&self.syncing);
+            syncing.running = false;
+            self.synced.notify_all();
+            syncing.durable = outcome?;
+        }
+        Ok(())
+    }
+
+    /// One sync; returns up to which record all is durable now.
+    fn sync_all_written(&self) -> Result<u64, TreeError> {
+        let last = self.read().tail.last;
+        self.hand_over(last)?;
+        let written = *locked(&self.writing);
+        self.stopping(self.file.sync())?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.write();
+        state.space.release(written.marked);
+        let State { tail, space, .. } = &mut *state;
+        if tail.marked < written.changed {
+            // Without room the next sync says it.
+            let _ = tail.append(&Record::Mark { durable: written.sequence }, space);
+        }
+        Ok(written.sequence)
+    }
+
+    /// Makes the last changes durable, and then the mark that says so: all that was freed can be used again.
+    pub(crate) fn settle(&self) -> Result<(), TreeError> {
+        self.sync()?;
+        let last = self.read().tail.last;
+        self.sync_to(last)
+    }
+
+    /// Ends a hold on an inode. One without a name is gone with its last hold.
+    pub(crate) fn let_go(&self, inode: Inode) {
+        let mut state = self.write();
+        let State { table, space, tail } = &mut *state;
+        if let Some(node) = table.node_mut(inode) {
+            node.holders = node.holders.saturating_sub(1);
+        }
+        let mut freed = Vec::new();
+        table.forget_unused(inode, &mut freed);
+        for run in freed {
+            space.free_after(tail.last, run);
+        }
+    }
+
+    /// Begins to write after an opening: what was found is made durable, and so is where the journal continues. Whatever lies behind
+    /// the end that was found never counts again.
+    pub(crate) fn begin(&self) -> Result<(), Refusal> {
+        self.file.sync()?;
+        let durable = self.read().tail.last;
+        self.change(|state| state.commit(&Record::Mark { durable }))?;
+        let last = self.read().tail.last;
+        Ok(self.sync_to(last)?)
+    }
+
+    /// Gets more room for a change that saw `segments` and found too little.
+    fn grow(&self, segments: u32) -> Result<(), Refusal> {
+        let _growing = locked(&self.growing);
+        let (there, waiting, length, free_rooms, used_rooms) = {
+            let state = self.read();
+            let space = &state.space;
+            let used_rooms = state.tail.used_rooms();
+            (space.segments, space.waiting_bytes(), space.length_bytes(), space.free_rooms(), used_rooms)
+        };
+        if there != segments {
+            return Ok(());
+        }
+        if waiting > u64::from(self.shape.segment_bytes).max(length / 8) && self.settled_more(waiting)? {
+            return Ok(());
+        }
+        if free_rooms == 0 && used_rooms >= checkpointing::ROOMS_MIN {
+            self.checkpoint()?;
+            return Ok(());
+        }
+        let segment_bytes = u64::from(self.shape.segment_bytes);
+        let grown = self.file.reserve(length, segment_bytes);
+        match grown.and_then(|()| self.file.set_length(length + segment_bytes)) {
+            Ok(()) => {
+                self.write().space.grown();
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::StorageFull => match self.settled_more(waiting)? {
+                true => Ok(()),
+                false => Err(Status::NOSPC.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Settles, and says whether less waits to be free after it.
+    fn settled_more(&self, waiting_bytes: u64) -> Result<bool, TreeError> {
+        if waiting_bytes > 0 {
+            self.settle()?;
+        }
+        Ok(self.read().space.waiting_bytes() < waiting_bytes)
+    }
+}
+
+/// A lock whose holders leave what it guards whole also when they panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,109 @@
+//! What can go wrong with a tree as a whole, and why one call on it is refused.
+
+use disk::DiskError;
+use files::Status;
+
+/// Why a tree cannot be made, opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Another process has it.
+    #[error("{place}: another process uses this tree")]
+    InUse {
+        /// Its directory.
+        place: String,
+    },
+    /// No tree, or its head is damaged.
+    #[error("{place}: no file tree is there, or its file `tree` is damaged")]
+    NoTree {
+        /// The directory.
+        place: String,
+    },
+    /// Something is where a new tree was to be made.
+    #[error("{place}: not empty; a tree is made in an empty directory")]
+    NotEmpty {
+        /// The directory.
+        place: String,
+    },
+    /// Another version of this program made it.
+    #[error("{place}: a tree of format {version}; this program knows format 1")]
+    Version {
+        /// The directory.
+        place: String,
+        /// Its format.
+        version: u32,
+    },
+    /// Sizes that do not fit.
+    #[error("a segment of {segment_bytes} bytes with a journal of {room_bytes}: {wrong}")]
+    Shape {
+        /// Of a segment.
+        segment_bytes: u32,
+        /// Of the journal's part of it.
+        room_bytes: u32,
+        /// What is wrong.
+        wrong: &'static str,
+    },
+    /// An earlier write or sync failed, after which nothing is known of what the disk has.
+    #[error("{place}: an earlier write failed, and no more are done until the tree is opened again")]
+    Stopped {
+        /// The directory.
+        place: String,
+    },
+    /// The thread that flushes could not be started.
+    #[error("{place}: cannot start a thread")]
+    Thread {
+        /// The directory.
+        place: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No room to begin to write.
+    #[error("{place}: the disk is full: there is no room for the journal; free space there")]
+    Full {
+        /// The directory.
+        place: String,
+    },
+    /// Bytes of a file that do not have their checksum.
+    #[error(
+        "{place}: the contents of inode {inode} at byte {offset_bytes} fail their checksum; `crumb pack check` lists every damaged file"
+    )]
+    Damaged {
+        /// The directory.
+        place: String,
+        /// The file.
+        inode: u64,
+        /// In the file, the beginning of the piece.
+        offset_bytes: u64,
+    },
+}
+
+/// Why one call is not done.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// As every file system says it.
+    Status(Status),
+    /// No room in the journal, or for this many bytes: grow, and try again.
+    Room,
+    Tree(TreeError),
+}
+
+impl From<TreeError> for Refusal {
+    fn from(error: TreeError) -> Self {
+        Self::Tree(error)
+    }
+}
+
+impl From<DiskError> for Refusal {
+    fn from(error: DiskError) -> Self {
+        Self::Tree(error.into())
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}

@@ -1,0 +1,216 @@
+//! Bytes on disk: the head of a tree, the head of a journal room, and the frame of a record. `docs/design/packtree.md` is the layout.
+//!
+//! ```text
+//! record: | crc32c u32 | length u32 | sequence u64 | kind u8 | fields | zeros to 8 |      little-endian
+//! ```
+//!
+//! Always holds: bytes that are no whole record of this room or checkpoint decode to nothing; a record's checksum covers
+//! the random number (`salt`) of what it was written to, so what an earlier use left there is no record.
+//! Not here: what the records do (`table`), where they are (`journal`, `checkpoint`).
+
+mod fields;
+mod record;
+
+use fields::{Reader, put_u64};
+pub(crate) use record::{NodeKind, Piece, Record};
+
+/// Unit of space for contents.
+pub(crate) const BLOCK_BYTES: u64 = 64;
+/// Longest piece: what a read of one byte has to verify.
+pub(crate) const PIECE_BYTES_MAX: u64 = 128 << 10;
+/// Head of a room, of a checkpoint and of the tree.
+pub(crate) const HEAD_BYTES: usize = 64;
+/// A record without its fields.
+const FRAME_BYTES: usize = 17;
+/// Longest record: a symbolic link, or the pieces of one long write.
+pub(crate) const RECORD_BYTES_MAX: usize = 4800;
+const VERSION: u32 = 1;
+pub(crate) const TREE_MAGIC: &[u8; 8] = b"CRUMBTRE";
+const ROOM_MAGIC: &[u8; 8] = b"CRUMBJRN";
+const NAMES_MAGIC: &[u8; 8] = b"CRUMBNAM";
+
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// The checksum of two stretches of bytes, one behind the other, from theirs.
+pub(crate) fn crc_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
+    let both = crc_fast::checksum_combine(
+        crc_fast::CrcAlgorithm::Crc32Iscsi,
+        u64::from(first),
+        u64::from(second),
+        second_bytes,
+    );
+    both as u32
+}
+
+/// Blocks that hold this many bytes.
+pub(crate) fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES)
+}
+
+/// What never changes of a tree: file `tree`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreeHead {
+    pub id: u128,
+    pub segment_bytes: u32,
+    pub room_bytes: u32,
+}
+
+/// The beginning of a room of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoomHead {
+    pub id: u128,
+    /// Rooms are read in the order of their numbers.
+    pub number: u64,
+    /// Of its first record. Records of rooms before it count up to here.
+    pub first_sequence: u64,
+    pub salt: u32,
+}
+
+/// The beginning of a checkpoint: file `names`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NamesHead {
+    pub id: u128,
+    /// All changes up to this one are in it.
+    pub sequence: u64,
+    pub next_inode: u64,
+    pub records: u64,
+    pub salt: u32,
+}
+
+fn head(magic: &[u8; 8], id: u128, numbers: [u64; 3], salt: u32) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..8].copy_from_slice(magic);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..28].copy_from_slice(&id.to_le_bytes());
+    for (at, number) in (28..).step_by(8).zip(numbers) {
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    }
+    bytes[52..56].copy_from_slice(&salt.to_le_bytes());
+    let sum = crc(&bytes[..60]);
+    bytes[60..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// What a head holds.
+struct HeadFields {
+    version: u32,
+    id: u128,
+    numbers: [u64; 3],
+    salt: u32,
+}
+
+fn head_fields(magic: &[u8; 8], bytes: &[u8]) -> Option<HeadFields> {
+    let bytes = bytes.get(..HEAD_BYTES)?;
+    let mut reader = Reader::new(&bytes[8..]);
+    if &bytes[..8] != magic || crc(&bytes[..60]).to_le_bytes() != bytes[60..] {
+        return None;
+    }
+    Some(HeadFields {
+        version: reader.u32()?,
+        id: u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64,
+        numbers: [reader.u64()?, reader.u64()?, reader.u64()?],
+        salt: reader.u32()?,
+    })
+}
+
+impl TreeHead {
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
+        head(TREE_MAGIC, self.id, [self.segment_bytes.into(), self.room_bytes.into(), 0], 0)
+    }
+
+    /// The head, or the version that wrote it when this program does not know it.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, u32>> {
+        let fields = head_fields(TREE_MAGIC, bytes)?;
+        if fields.version != VERSION {
+            return Some(Err(fields.version));
+        }
+        let [segment_bytes, room_bytes, _] = fields.numbers;
+        let (segment_bytes, room_bytes) =
+            (u32::try_from(segment_bytes).ok()?, u32::try_from(room_bytes).ok()?);
+        let fits = u64::from(segment_bytes).is_multiple_of(BLOCK_BYTES)
+            && u64::from(room_bytes).is_multiple_of(BLOCK_BYTES)
+            && room_bytes as usize >= HEAD_BYTES + RECORD_BYTES_MAX
+            && room_bytes < segment_bytes;
+        fits.then_some(Ok(Self { id: fields.id, segment_bytes, room_bytes }))
+    }
+}
+
+impl RoomHead {
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
+        head(ROOM_MAGIC, self.id, [self.number, self.first_sequence, 0], self.salt)
+    }
+
+    pub(crate) fn decode(bytes: &[u8], id: u128) -> Option<Self> {
+        let fields = head_fields(ROOM_MAGIC, bytes)?;
+        let [number, first_sequence, _] = fields.numbers;
+        let room = Self { id: fields.id, number, first_sequence, salt: fields.salt };
+        (fields.version == VERSION && fields.id == id).then_some(room)
+    }
+}
+
+impl NamesHead {
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
+        head(NAMES_MAGIC, self.id, [self.sequence, self.next_inode, self.records], self.salt)
+    }
+
+    pub(crate) fn decode(bytes: &[u8], id: u128) -> Option<Self> {
+        let fields = head_fields(NAMES_MAGIC, bytes)?;
+        let [sequence, next_inode, records] = fields.numbers;
+        let head = Self { id: fields.id, sequence, next_inode, records, salt: fields.salt };
+        (fields.version == VERSION && fields.id == id).then_some(head)
+    }
+}
+
+/// Appends a record in its frame.
+pub(crate) fn frame(record: &Record, sequence: u64, salt: u32, into: &mut Vec<u8>) {
+    let start = into.len();
+    into.extend_from_slice(&[0; 8]);
+    put_u64(into, sequence);
+    into.push(record.kind());
+    record.put_fields(into);
+    let length = (into.len() - start).next_multiple_of(8);
+    into.resize(start + length, 0);
+    into[start + 4..start + 8].copy_from_slice(&(length as u32).to_le_bytes());
+    let sum = crc(&into[start + 4..]) ^ salt;
+    into[start..start + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A record at the beginning of `bytes`, with its sequence number and length.
+pub(crate) fn unframe(bytes: &[u8], salt: u32) -> Option<(u64, Record, usize)> {
+    let mut reader = Reader::new(bytes);
+    let sum = reader.u32()?;
+    let length = reader.u32()? as usize;
+    if !(FRAME_BYTES..=RECORD_BYTES_MAX).contains(&length)
+        || !length.is_multiple_of(8)
+        || length > bytes.len()
+    {
+        return None;
+    }
+    if crc(&bytes[4..length]) ^ salt != sum {
+        return None;
+    }
+    let sequence = reader.u64()?;
+    let kind = reader.u8()?;
+    let record = Record::take_fields(kind, &mut Reader::new(&bytes[FRAME_BYTES..length]))?;
+    Some((sequence, record, length))
+}
+
+/// Every record in a stretch of bytes, whatever lies between them.
+pub(crate) fn records(bytes: &[u8], salt: u32) -> impl Iterator<Item = (u64, Record)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at + FRAME_BYTES <= bytes.len() {
+            if let Some((sequence, record, length)) = unframe(&bytes[at..], salt) {
+                at += length;
+                return Some((sequence, record));
+            }
+            at += 8;
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! The end of the journal: what changes were made, in which room the next record goes, what is still to be handed to the kernel.
+//!
+//! ```text
+//! append --> pending bytes --> (engine: one write for all who wait) --> room of a segment --> (one sync for all who ask)
+//! room:  | head: number, first sequence, salt | record | record | ... | zeros or an earlier use |
+//! ```
+//!
+//! Always holds: sequence numbers have no gaps; a room's number is higher than that of every room before it.
+//! Not here: who writes and syncs (`engine`), reading it back (`replay`).
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::error::Refusal;
+use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, frame};
+use crate::space::Space;
+
+/// A mark in its frame.
+const MARK_BYTES: usize = 32;
+
+/// A room that an opening would have to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UsedRoom {
+    pub segment: u32,
+    pub first_sequence: u64,
+}
+
+/// What [`Tail::take_pending`] returns: bytes and where in the file they go.
+pub(crate) type Pending = Vec<(u64, Vec<u8>)>;
+
+pub(crate) struct Tail {
+    shape: TreeHead,
+    room: Option<RoomHead>,
+    segment: u32,
+    next_number: u64,
+    /// Within the room, where the next record goes.
+    at: usize,
+    /// Number of the last record.
+    pub last: u64,
+    /// Number of the last record that is no mark.
+    pub changed: u64,
+    /// The highest number that a mark says is durable.
+    pub marked: u64,
+    pending: Pending,
+    used: VecDeque<UsedRoom>,
+    scratch: Vec<u8>,
+}
+
+impl Tail {
+    /// Continues behind record `last` with a room of number `next_number` at least; `used` are the rooms that hold records
+    /// that no checkpoint has.
+    pub(crate) fn new(shape: TreeHead, last: u64, next_number: u64, used: VecDeque<UsedRoom>) -> Self {
+        Self {
+            shape,
+            room: None,
+            segment: 0,
+            next_number,
+            at: 0,
+            last,
+            changed: last,
+            marked: 0,
+            pending: Vec::new(),
+            used,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Adds a record and returns its number.
+    ///
+    /// # Errors
+    /// [`Refusal::Room`]: no room is free; nothing has changed.
+    pub(crate) fn append(&mut self, record: &Record, space: &mut Space) -> Result<u64, Refusal> {
+        let sequence = self.last + 1;
+        let room = match self.room {
+            Some(room) => room,
+            None => self.enter_room(space)?,
+        };
+        self.scratch.clear();
+        frame(record, sequence, room.salt, &mut self.scratch);
+        // A mark frees space when there is no other room: there is always place for one.
+        let left = if matches!(record, Record::Mark { .. }) { 0 } else { MARK_BYTES };
+        if self.at + self.scratch.len() + left > self.shape.room_bytes as usize {
+            let room = self.enter_room(space)?;
+            self.scratch.clear();
+            frame(record, sequence, room.salt, &mut self.scratch);
+        }
+        let scratch = std::mem::take(&mut self.scratch);
+        self.push(&scratch);
+        self.scratch = scratch;
+        self.last = sequence;
+        match record {
+            Record::Mark { durable } => self.marked = *durable,
+            _ => self.changed = sequence,
+        }
+        Ok(sequence)
+    }
+
+    fn enter_room(&mut self, space: &mut Space) -> Result<RoomHead, Refusal> {
+        self.segment = space.take_room().ok_or(Refusal::Room)?;
+        let (id, number, first_sequence) = (self.shape.id, self.next_number, self.last + 1);
+        let room = RoomHead { id, number, first_sequence, salt: salt() };
+        self.next_number += 1;
+        self.used.push_back(UsedRoom { segment: self.segment, first_sequence });
+        self.room = Some(room);
+        self.at = 0;
+        let head: [u8; HEAD_BYTES] = room.encode();
+        self.push(&head);
+        Ok(room)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let to = self.shape.room_at(self.segment) + self.at as u64;
+        match self.pending.last_mut() {
+            Some((start, before)) if *start + before.len() as u64 == to => before.extend_from_slice(bytes),
+            _ => self.pending.push((to, bytes.to_vec())),
+        }
+        self.at += bytes.len();
+    }
+
+    /// All bytes that were not handed over yet.
+    pub(crate) fn take_pending(&mut self) -> Pending {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Rooms that an opening would read.
+    pub(crate) fn used_rooms(&self) -> usize {
+        self.used.len()
+    }
+
+    /// A checkpoint has all changes up to `sequence`: frees the rooms that hold nothing else.
+    pub(crate) fn checkpointed(&mut self, sequence: u64, space: &mut Space) {
+        while let (Some(first), Some(next)) = (self.used.front(), self.used.get(1))
+            && next.first_sequence <= sequence + 1
+        {
+            space.free_room(first.segment);
+            self.used.pop_front();
+        }
+    }
+}
+
+/// A number that no earlier use of a room had.
+pub(crate) fn salt() -> u32 {
+    // Keys of a fresh hasher are random, and each has others.
+    RandomState::new().hash_one(0) as u32
+}

@@ -1,0 +1,8 @@
+//! The clock of time stamps.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

@@ -1,0 +1,6 @@
+//! Crashes: of simulated machines at every operation of a history, and of real processes.
+
+mod history;
+mod kills;
+mod model;
+mod points;

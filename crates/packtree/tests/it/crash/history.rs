@@ -1,0 +1,228 @@
+//! A history of calls drawn from a seed, played on a tree and on the model at once.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use files::{Access, FileSystem, FsError, OpenFile, SyncScope};
+
+use super::model::{Item, Model, Moment};
+use crate::scenario::{mixed, pattern};
+
+/// Plays calls until one fails.
+pub struct Player<'a> {
+    tree: &'a dyn FileSystem,
+    model: &'a mut Model,
+    drawn: u64,
+    next_file: u64,
+    /// Files that stay open, some without a name.
+    open: Vec<(Box<dyn OpenFile>, u64)>,
+}
+
+impl<'a> Player<'a> {
+    pub fn new(tree: &'a dyn FileSystem, model: &'a mut Model, seed: u64) -> Self {
+        let next_file = model.now().files.keys().max().map_or(1, |last| last + 1);
+        Self { tree, model, drawn: seed, next_file, open: Vec::new() }
+    }
+
+    pub fn play(mut self, steps: usize) -> Result<(), FsError> {
+        (0..steps).try_for_each(|_| self.step())
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.drawn = mixed(self.drawn);
+        self.drawn % below.max(1)
+    }
+
+    /// One call that changes the tree as `next` says.
+    fn call<T>(
+        &mut self,
+        next: Moment,
+        call: impl FnOnce(&dyn FileSystem) -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        self.model.begin(next);
+        let value = call(self.tree)?;
+        self.model.acknowledged();
+        Ok(value)
+    }
+
+    fn one_of(&mut self, wanted: impl Fn(&Item) -> bool) -> Option<String> {
+        let names = &self.model.now().names;
+        let paths: Vec<String> =
+            names.iter().filter(|(_, item)| wanted(item)).map(|(path, _)| path.clone()).collect();
+        let at = self.draw(paths.len() as u64) as usize;
+        paths.get(at).cloned()
+    }
+
+    /// A path that may be taken or not, in some directory.
+    fn some_path(&mut self) -> String {
+        let directory =
+            self.one_of(|item| *item == Item::Directory).filter(|path| path.matches('/').count() < 3);
+        let name = format!("n{}", self.draw(12));
+        match directory {
+            Some(directory) if self.draw(3) > 0 => format!("{directory}/{name}"),
+            _ => name,
+        }
+    }
+
+    fn free_path(&mut self) -> Option<String> {
+        Some(self.some_path()).filter(|path| !self.model.now().names.contains_key(path))
+    }
+
+    fn step(&mut self) -> Result<(), FsError> {
+        let mut next = self.model.now().clone();
+        match self.draw(20) {
+            0..4 => self.create(next),
+            4..7 => self.write(next),
+            7 => self.replace(),
+            8 => {
+                let (Some(file), Some(new)) =
+                    (self.one_of(|item| matches!(item, Item::File(_))), self.free_path())
+                else {
+                    return Ok(());
+                };
+                let item = next.names[&file].clone();
+                next.names.insert(new.clone(), item);
+                self.call(next, |tree| tree.link(Path::new(&file), Path::new(&new)))
+            }
+            9 | 10 => {
+                let Some(path) = self.one_of(|item| *item != Item::Directory) else { return Ok(()) };
+                next.names.remove(&path);
+                next.forget();
+                self.call(next, |tree| tree.unlink(Path::new(&path)))
+            }
+            11 => {
+                let Some(path) = self.free_path() else { return Ok(()) };
+                next.names.insert(path.clone(), Item::Directory);
+                self.call(next, |tree| tree.mkdir(Path::new(&path)))
+            }
+            12 => {
+                let Some(path) = self.one_of(|item| *item == Item::Directory) else { return Ok(()) };
+                if next.names.keys().any(|other| other.starts_with(&format!("{path}/"))) {
+                    return Ok(());
+                }
+                next.names.remove(&path);
+                self.call(next, |tree| tree.rmdir(Path::new(&path)))
+            }
+            13 | 14 => self.rename(next),
+            15..18 => {
+                // Long ones fill the rooms of the journal.
+                let Some(path) = self.free_path() else { return Ok(()) };
+                let text = "to/".repeat(1 + self.draw(1300) as usize);
+                next.names.insert(path.clone(), Item::Symlink(text.clone()));
+                self.call(next, |tree| tree.symlink(Path::new(&text), Path::new(&path)))
+            }
+            18 => self.sync(),
+            _ => {
+                let some = self.draw(3) as usize;
+                self.open.drain(..some.min(self.open.len()));
+                Ok(())
+            }
+        }
+    }
+
+    fn create(&mut self, mut next: Moment) -> Result<(), FsError> {
+        let Some(path) = self.free_path() else { return Ok(()) };
+        let file = self.next_file;
+        self.next_file += 1;
+        next.names.insert(path.clone(), Item::File(file));
+        next.files.insert(file, Rc::default());
+        let opened = self.call(next, |tree| tree.create(Path::new(&path)))?;
+        self.open.push((opened, file));
+        let at = self.open.len() - 1;
+        self.write_open(at, 0)
+    }
+
+    /// Writes through an open file, also one without a name.
+    fn write_open(&mut self, at: usize, offset: u64) -> Result<(), FsError> {
+        let length = 1 + self.draw(3000) as usize;
+        let bytes = pattern(length, self.drawn);
+        let file = self.open[at].1;
+        let mut next = self.model.now().clone();
+        if let Some(old) = next.files.get_mut(&file) {
+            put(Rc::make_mut(old), offset as usize, &bytes);
+        }
+        let (mut opened, _) = self.open.swap_remove(at);
+        opened.seek(offset)?;
+        self.call(next, |_| opened.write(&bytes)).inspect(|written| assert_eq!(*written, length))?;
+        self.open.push((opened, file));
+        Ok(())
+    }
+
+    fn write(&mut self, mut next: Moment) -> Result<(), FsError> {
+        if self.draw(4) == 0 && !self.open.is_empty() {
+            let at = self.draw(self.open.len() as u64) as usize;
+            let offset = self.draw(5000);
+            return self.write_open(at, offset);
+        }
+        let Some(path) = self.one_of(|item| matches!(item, Item::File(_))) else { return Ok(()) };
+        let Item::File(file) = next.names[&path] else { unreachable!("it is a file") };
+        let bytes = pattern(1 + self.draw(4000) as usize, self.drawn);
+        let old = Rc::make_mut(next.files.get_mut(&file).expect("it has a name"));
+        let append = self.draw(3) > 0;
+        let offset = if append { old.len() as u64 } else { self.draw(old.len() as u64 + 500) };
+        put(old, offset as usize, &bytes);
+        let access = if append { Access::Append } else { Access::Write };
+        let mut opened = self.tree.open(Path::new(&path), access)?;
+        opened.seek(offset)?;
+        self.call(next, |_| opened.write(&bytes)).inspect(|written| assert_eq!(*written, bytes.len()))?;
+        if self.draw(8) == 0 {
+            opened.sync(SyncScope::Data)?;
+            self.model.safe();
+        }
+        Ok(())
+    }
+
+    /// As editors do: a new file, renamed over the old one. The name shows one of both, whole.
+    fn replace(&mut self) -> Result<(), FsError> {
+        let Some(path) = self.one_of(|item| matches!(item, Item::File(_))) else { return Ok(()) };
+        let mut next = self.model.now().clone();
+        if next.names.contains_key("new") {
+            return Ok(());
+        }
+        let file = self.next_file;
+        self.next_file += 1;
+        next.names.insert("new".to_owned(), Item::File(file));
+        next.files.insert(file, Rc::default());
+        let opened = self.call(next, |tree| tree.create(Path::new("new")))?;
+        self.open.push((opened, file));
+        self.write_open(self.open.len() - 1, 0)?;
+        let mut next = self.model.now().clone();
+        next.names.remove(&path);
+        next.rename("new", &path);
+        self.call(next, |tree| tree.rename(Path::new("new"), Path::new(&path)))
+    }
+
+    fn rename(&mut self, mut next: Moment) -> Result<(), FsError> {
+        let Some(from) = self.one_of(|_| true) else { return Ok(()) };
+        let to = self.some_path();
+        let is_directory = next.names[&from] == Item::Directory;
+        let over = next.names.get(&to);
+        let fits = match over {
+            None => true,
+            Some(Item::Directory) => {
+                is_directory && !next.names.keys().any(|other| other.starts_with(&format!("{to}/")))
+            }
+            Some(item) => !is_directory && *item != next.names[&from],
+        };
+        if !fits || to == from || to.starts_with(&format!("{from}/")) {
+            return Ok(());
+        }
+        next.names.remove(&to);
+        next.rename(&from, &to);
+        self.call(next, |tree| tree.rename(Path::new(&from), Path::new(&to)))
+    }
+
+    fn sync(&mut self) -> Result<(), FsError> {
+        match self.draw(2) {
+            0 => self.tree.sync_all()?,
+            _ => self.tree.sync_dir(Path::new(""))?,
+        }
+        self.model.safe();
+        Ok(())
+    }
+}
+
+fn put(into: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    into.resize(into.len().max(offset + bytes.len()), 0);
+    into[offset..offset + bytes.len()].copy_from_slice(bytes);
+}

@@ -1,0 +1,67 @@
+//! A disk without room, and one that fails.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use files::{FileSystem, Status};
+use packtree::{PackTree, check};
+use testkit::{DiskFault, DiskOperation, SimulatedDisk};
+
+use crate::scenario::{SMALL, all, opened, pattern, read, write, write_all};
+
+#[test]
+fn a_full_disk_refuses_writes_keeps_what_is_there_and_takes_more_after_a_removal() {
+    let machine = SimulatedDisk::new("machine").with_room(1 << 20);
+    PackTree::create(&machine, &SMALL).unwrap();
+    let tree = opened(Arc::new(machine.clone()));
+    let mut written = Vec::new();
+    let refused = loop {
+        let name = format!("file-{}", written.len());
+        let bytes = pattern(10_000, written.len() as u64);
+        let mut file = match tree.create(Path::new(&name)) {
+            Ok(file) => file,
+            Err(error) => break error,
+        };
+        match file.write(&bytes) {
+            Ok(length) => assert_eq!(length, bytes.len()),
+            Err(error) => break error,
+        }
+        written.push((name, bytes));
+    };
+    assert_eq!(refused.status(), Some(Status::NOSPC), "{refused}");
+    assert!(written.len() > 70, "{} files of 10,000 bytes in 1 MiB", written.len());
+    for (name, bytes) in &written {
+        assert!(read(&tree, name) == *bytes, "{name}");
+    }
+    for (name, _) in written.drain(..20) {
+        tree.unlink(Path::new(&name)).unwrap();
+    }
+    for number in 0..15 {
+        write(&tree, &format!("later-{number}"), &pattern(10_000, number));
+    }
+    let before = all(&tree);
+    tree.close().unwrap();
+    assert_eq!(check(&machine, |_, _| ()).unwrap().faults, []);
+    assert_eq!(all(&opened(Arc::new(machine))), before);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_until_the_tree_is_opened_again() {
+    let machine = SimulatedDisk::new("machine");
+    PackTree::create(&machine, &SMALL).unwrap();
+    let tree = opened(Arc::new(machine.clone()));
+    write(&tree, "safe", b"1");
+    tree.sync_all().unwrap();
+    let safe = all(&tree);
+    let mut file = tree.create(Path::new("lost")).unwrap();
+    write_all(&mut *file, b"2");
+    machine.fail(DiskOperation::Sync, None, 0, 1, DiskFault::SyncLost);
+    assert_eq!(tree.sync_all().err().and_then(|error| error.status()), Some(Status::IO));
+    // A second sync that succeeds would prove nothing.
+    assert!(tree.sync_all().is_err() && tree.create(Path::new("more")).is_err() && file.write(b"3").is_err());
+    drop((file, tree));
+    // The lost bytes are in no later state of the disk.
+    let tree = opened(Arc::new(machine.power_cut(1)));
+    assert_eq!(all(&tree), safe);
+    write(&tree, "more", b"3");
+}

@@ -1,0 +1,8 @@
+//! A tree from outside: the seam's contract, what an opening finds, and what crashes and damage leave.
+
+mod crash;
+mod damage;
+mod file_system;
+mod full;
+mod scenario;
+mod threads;
