@@ -83,7 +83,10 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     // As a target of a run a directory that is empty or missing becomes a store: there is nothing to find in one.
     if let Target::Pack(path) = &args.target
         && std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none())
-        && !path.ancestors().skip(1).any(|above| above.join("volume").exists())
+        && !path
+            .ancestors()
+            .skip(1)
+            .any(|above| ["volume", "tree"].iter().any(|head| above.join(head).exists()))
     {
         bail!("{}: there is no packed store", path.display());
     }

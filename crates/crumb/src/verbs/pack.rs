@@ -23,6 +23,7 @@ pub mod place;
 mod put;
 mod remove;
 mod stat;
+mod tree;
 
 use std::path::Path;
 

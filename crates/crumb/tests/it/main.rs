@@ -25,6 +25,7 @@ mod mount;
 mod netnews;
 mod overhead;
 mod pack;
+mod pack_tree;
 mod postmark;
 mod proxy;
 mod quick;

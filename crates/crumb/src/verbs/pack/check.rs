@@ -9,7 +9,7 @@ use report::bytes_text;
 use serde_json::{Value, json};
 
 use super::place::Place;
-use super::{close_after, write_json};
+use super::{close_after, tree, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
@@ -49,6 +49,9 @@ pub struct RepairArgs {
 
 /// Checks.
 pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if packtree::is_tree(&args.store) {
+        return tree::check(&args.store, args.json.as_ref(), context);
+    }
     let place = Place::read(&args.store)?;
     let _held = place.keep_writers_out()?;
     let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;

@@ -8,7 +8,7 @@ use report::bytes_text;
 use serde_json::json;
 
 use super::place::{Place, SizedVolume};
-use super::{closed, write_json};
+use super::{closed, tree, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
@@ -24,15 +24,21 @@ Examples:
   On three disks, the last one larger:
     crumb pack create /disk1/objects --size 10G --volume /disk2/objects --volume /disk3/objects=40G
   A cache that evicts when it is full, in blocks as in the KOTETU paper:
-    crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500")]
+    crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
+  A file tree for benchmarks of pack:/srv/spool, which grows as it is filled:
+    crumb pack create /srv/spool --tree")]
 pub struct CreateArgs {
     /// Directory of the store; created if missing
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Space that the store may use of its directory, and of each further one that names no size of its own
-    #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
-    size: u64,
+    #[arg(long, value_name = "SIZE", value_parser = size::<u64>, required_unless_present = "tree")]
+    size: Option<u64>,
+
+    /// Create a file tree instead: names in a journal, contents in one file that grows; for targets pack:STORE and `crumb pack check`
+    #[arg(long, conflicts_with_all = ["size", "volume", "mode", "block_size", "packed_blocks", "object_mean"])]
+    tree: bool,
 
     /// Additional directory, on this or another disk, and the space to use in it
     #[arg(long, value_name = "DIR[=SIZE]")]
@@ -67,6 +73,9 @@ enum ModeArg {
 
 /// Makes a store.
 pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let Some(size) = args.size else {
+        return tree::create(&args.store, args.json.as_ref(), context);
+    };
     let options = StoreOptions {
         mode: match args.mode {
             ModeArg::Store => Mode::Store,
@@ -77,7 +86,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
         object_bytes_mean: args.object_mean,
         ..StoreOptions::default()
     };
-    let (place, store) = Place::create(&args.store, args.size, &args.volume, options)?;
+    let (place, store) = Place::create(&args.store, size, &args.volume, options)?;
     let (block_bytes, packed_blocks) = store.shape();
     let size_bytes = store.usage().size_bytes;
     closed(store)?;

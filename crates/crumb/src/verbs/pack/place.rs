@@ -13,7 +13,7 @@ use packfs::{PackFs, VolumeList, VolumesError, make_directory};
 use packstore::{Fault, OpenOptions, Store, StoreOptions};
 use report::bytes_text;
 
-use super::with_usage_marked;
+use super::{tree, with_usage_marked};
 use crate::exit::BadUsage;
 use crate::quantities::size;
 
@@ -55,11 +55,13 @@ pub struct Place(VolumeList);
 impl Place {
     /// As [`VolumeList::read`].
     pub fn read(store: &Path) -> anyhow::Result<Self> {
+        tree::refuse(store)?;
         VolumeList::read(store).map(Self).map_err(told_of_volumes)
     }
 
     /// As [`VolumeList::read_to_repair`].
     pub fn read_to_repair(store: &Path) -> anyhow::Result<(Self, Vec<Fault>)> {
+        tree::refuse(store)?;
         let (list, moved) = VolumeList::read_to_repair(store).map_err(told_of_volumes)?;
         Ok((Self(list), moved))
     }
@@ -139,13 +141,16 @@ fn told_of_volumes(error: VolumesError) -> anyhow::Error {
     }
 }
 
-/// The store of a `pack:` target as a file system, or a directory in it, as in `pack:/srv/objects/images`; a store is
+/// The store or file tree of a `pack:` target as a file system, or a directory in it, as in `pack:/srv/objects/images`; a store is
 /// made, and that said, when its directory is empty or not there.
 ///
 /// # Errors
 /// When it cannot be made or opened.
 pub fn open_file_system(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(tree) = tree::open_at_or_above(&path)? {
+        return Ok(tree);
+    }
     let is_empty = match fs::read_dir(&path) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == ErrorKind::NotFound => {

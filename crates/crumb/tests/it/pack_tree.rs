@@ -1,0 +1,72 @@
+//! A file tree as a target: made by `crumb pack create --tree`, driven by benchmarks, checked by `crumb pack check`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::binary::Bench;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn with_tree() -> Bench {
+    let bench = Bench::in_memory();
+    bench.fine(&["pack", "create", "store", "--tree"]);
+    bench
+}
+
+#[test]
+fn postmark_the_news_and_dirscale_run_on_a_tree_and_what_is_kept_is_verified() {
+    let bench = with_tree();
+    let postmark =
+        ["run", "postmark", "pack:store", "--number", "200", "--transactions", "300", "--json", "-"];
+    let said = bench.crumb(&postmark);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+    assert!(json(&said.out)["metrics"]["transactions_per_sec"].as_f64() > Some(0.0), "{}", said.out);
+    let said = bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "2", "--keep", "kept"]);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+    let verified = bench.fine(&["feed", "verify", "pack:store/crumb-netnews-kept"]);
+    assert!(verified.contains("RIGHT"), "{verified}");
+    let said = bench.crumb(&["run", "dirscale", "pack:store", "--sizes", "1..100", "--warm", "--json", "-"]);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+    bench.fine(&["pack", "check", "store"]);
+}
+
+#[test]
+fn a_damaged_tree_is_reported_can_be_read_and_takes_nothing_more() {
+    let bench = with_tree();
+    bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"]);
+    let whole = json(&bench.fine(&["pack", "check", "store", "--json"]));
+    assert!(
+        whole["files"].as_u64() > Some(50) && whole["names"].as_u64() >= whole["files"].as_u64(),
+        "{whole}"
+    );
+    assert_eq!(whole["faults"].as_array().map(Vec::len), Some(0), "{whole}");
+    // A record of the checkpoint.
+    let mut bytes = fs::read(bench.path("store/names")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(bench.path("store/names"), &bytes).unwrap();
+    let found = bench.fails(1, &["pack", "check", "store"]);
+    assert!(found.contains("the rest can be read"), "{found}");
+    let said = bench.crumb(&["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"]);
+    assert!(said.code != 0 && said.err.contains("can only be read"), "{}", said.err);
+}
+
+#[test]
+fn a_tree_and_a_store_of_objects_are_not_mistaken_for_each_other() {
+    let bench = with_tree();
+    for args in [&["pack", "ls", "store"][..], &["pack", "stat", "store"], &["pack", "repair", "store"]] {
+        let refused = bench.fails(2, args);
+        assert!(refused.contains("holds a file tree"), "{refused}");
+    }
+    bench.fails(1, &["pack", "create", "store", "--tree"]);
+    let refused = bench.fails(2, &["pack", "create", "other", "--tree", "--size", "1G"]);
+    assert!(refused.contains("--tree"), "{refused}");
+    bench.fails(2, &["pack", "create", "other"]);
+    bench.fine(&["pack", "create", "objects", "--size", "64M"]);
+    bench.fine(&["pack", "check", "objects"]);
+    let said = bench.crumb(&["run", "postmark", "pack:objects", "--number", "20", "--transactions", "20"]);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+}
