@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod file_system;
+mod format;
 mod full;
 mod scenario;
 mod threads;

@@ -33,7 +33,7 @@ pub fn made(disk: Arc<dyn Disk>) -> PackTree {
 
 /// Bytes that differ by seed, and at every place.
 pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
-    (0..length as u64).map(|at| (mixed(at / 8 ^ seed << 32) >> (at % 8 * 8)) as u8).collect()
+    (0..length as u64).map(|at| (mixed((at / 8) ^ (seed << 32)) >> (at % 8 * 8)) as u8).collect()
 }
 
 /// A number in which every bit depends on every bit (splitmix64).

@@ -100,8 +100,8 @@ impl Model {
     pub fn compare(&mut self, tree: &dyn FileSystem, killed: bool, when: &str) {
         let found = all(tree);
         let first = if killed { self.moments.len() - 1 } else { 0 };
-        let allowed = self.moments[first..].iter().chain(&self.under_way);
-        let Some(moment) = allowed.cloned().find(|moment| moment.is(&found)) else {
+        let mut allowed = self.moments[first..].iter().chain(&self.under_way);
+        let Some(moment) = allowed.find(|moment| moment.is(&found)).cloned() else {
             let names: Vec<_> = found.keys().collect();
             let older = self.moments[..first].iter().rposition(|moment| moment.is(&found));
             panic!(
