@@ -26,6 +26,8 @@ names=(crumb crumb-noawake crumb-awake crumb-exclusive)
 for rival in bindfs mergerfs; do
     command -v $rival >/dev/null && names+=($rival) || echo "$rival is not installed and left out" >&2
 done
+# Requests are counted by the kernel's trace events.
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 work=$(mktemp -d -p /dev/shm crumb-bench-overhead.XXXXXX)
 cleanup() {
     umount "$work/at" 2>/dev/null || true

@@ -13,8 +13,12 @@ records=$1 turns=${2:-5}
 target=$(realpath "${CARGO_TARGET_DIR:-target}/release")
 switch=/sys/module/fuse/parameters/enable_uring
 before=$(cat $switch)
+# Requests are counted by the kernel's trace events.
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 work=$(mktemp -d -p /dev/shm crumb-bench-transports.XXXXXX)
+daemon=
 cleanup() {
+    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
     echo "$before" >$switch
     umount "$work/at" 2>/dev/null || true
     umount "$work/below" 2>/dev/null || true
@@ -38,6 +42,7 @@ for turn in $(seq "$turns"); do
             --json "$records/$transport-$turn.json" >"$records/$transport-$turn.txt" || echo "$transport, turn $turn: exit code $?" >&2
         exec 8>&- 9<&-
         wait $daemon
+        daemon=
         rm "$work/hold" "$work/says"
     done
 done

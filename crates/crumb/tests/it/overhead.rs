@@ -89,8 +89,8 @@ fn a_run_times_every_operation_on_both_sides_and_leaves_nothing() {
         for operation in ["create", "open_read_close", "rename", "unlink", "stat_warm"] {
             let of = |what: &str| record.metrics[&format!("{operation}_{what}")];
             let (layer, floor) = (of("requests"), of("floor_requests"));
-            // A slow machine needs another LOOKUP for what is believed for a second only.
-            assert!((layer - floor).abs() <= 1.5, "{operation}: {layer} and {floor}");
+            // Another program may drop the caches meanwhile: then names are looked up and data is read again.
+            assert!((-1.0..=2.0).contains(&(floor - layer)), "{operation}: {layer} and {floor}");
         }
         assert!(!record.metrics.contains_key("stat_warm_of_floor"), "no request, nothing to compare");
     }
