@@ -75,9 +75,10 @@ pub struct Part {
     pub(crate) stopped: bool,
 }
 
-/// Requests for one operation from which on it is compared with the floor: opening the one file that is read or written is less, a
-/// listing, which takes a few for many, is more.
-const REQUESTS_TO_COMPARE: f64 = 0.02;
+/// Requests for one operation from which on it is compared with the floor: opening the one file that is read or written is less.
+const REQUESTS_TO_COMPARE: f64 = 0.5;
+/// The same of listing, which takes a few for many.
+const REQUESTS_TO_LIST: f64 = 0.001;
 
 /// A median with its 95% interval, where there are enough rounds for one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,7 +157,8 @@ impl Part {
         metrics.extend(requests.map(|requests| (format!("{name}_floor_requests"), requests)));
         // What neither sends a request for is a system call, and nothing to be a multiple of.
         let usual = !matches!(work, Work::StatWarm | Work::SmallWrite | Work::SmallRead);
-        let sent = |requests: Option<f64>| requests.map_or(usual, |requests| requests >= REQUESTS_TO_COMPARE);
+        let least = if work == Work::List { REQUESTS_TO_LIST } else { REQUESTS_TO_COMPARE };
+        let sent = |requests: Option<f64>| requests.map_or(usual, |requests| requests >= least);
         if !sent(requests) || !sent(self.requests.get(&work).map(|(waited, _)| *waited)) {
             return;
         }
