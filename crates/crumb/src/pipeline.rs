@@ -115,6 +115,7 @@ impl<B: Benchmark> Plan<'_, B> {
             phases: figures.phases,
             curves: figures.curves,
             metrics: figures.metrics,
+            not_seen: figures.not_seen,
             headline: figures.headline,
             ..self.begun.clone().record(context, self.label.clone())
         };

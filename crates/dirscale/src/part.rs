@@ -5,10 +5,10 @@
 
 use files::Layout;
 use harness::Figures;
-use measure::{MachineLog, Phase, Verdict};
+use measure::{KeptFiles, MachineLog, NO_DEVICE, Phase, StorageCost, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Paying, Results};
+use crate::results::{Measure, Paying, Results};
 use crate::{Cache, DirscaleConfig};
 
 /// Samples and phases of a run, raw.
@@ -22,6 +22,12 @@ pub struct Part {
     pub(crate) found: Verdict,
     /// What else the machine did while each size was made and measured.
     pub(crate) machine: MachineLog,
+    /// A server did the work, out of sight.
+    pub(crate) remote: bool,
+    /// Bytes that the device wrote from the run's begin on, until the last size was measured; none without a device.
+    pub(crate) written_bytes: Option<u64>,
+    /// What the files of the largest size took.
+    pub(crate) kept: Option<KeptFiles>,
     pub(crate) ending: Ending,
 }
 
@@ -83,6 +89,8 @@ impl Part {
             metrics.insert("cache_drops_proven_cold".to_owned(), self.cache_log.proven as f64);
         }
         metrics.extend(self.machine.metrics());
+        let cost = self.cost();
+        metrics.extend(cost.metrics());
         let curves = self.results.curves(&layouts, day, config.seed).into_iter();
         let curves: Vec<_> =
             curves.filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty())).collect();
@@ -91,9 +99,26 @@ impl Part {
             curves,
             phases: self.phases.clone(),
             metrics,
+            not_seen: cost.not_seen(),
             complete: self.ending == Ending::Complete,
             ..Figures::of(self.verdict(config, &layouts, &conclusions))
         }
+    }
+
+    /// What files and operations cost. Reading a whole directory is no operation on a file.
+    fn cost(&self) -> StorageCost {
+        let is_reading = |phase: &&Phase| phase.name.starts_with(Measure::Readdir.name());
+        let of_files = || self.phases.iter().filter(|phase| !is_reading(phase));
+        let stored = of_files().map(|phase| phase.bytes).sum();
+        let (cpu, written) = if self.remote {
+            let (machine, operations) =
+                (&self.machine.whole, self.phases.iter().map(|phase| phase.items).sum());
+            (StorageCost::cpu_of_server(machine, operations), StorageCost::written_by_server(machine, stored))
+        } else {
+            let written = self.written_bytes.map(|written| (written, stored));
+            (StorageCost::cpu_of_phases(of_files()), written.ok_or_else(|| NO_DEVICE.to_owned()))
+        };
+        StorageCost { cpu, written, kept: StorageCost::kept_of(self.kept) }
     }
 
     fn verdict(&self, config: &DirscaleConfig, layouts: &[Layout], conclusions: &Conclusions) -> Verdict {

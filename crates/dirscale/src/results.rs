@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use files::{Layout, LayoutError};
-use measure::{Curve, CurveLine, CurvePoint, MACHINE_METRICS, MetricDeclaration};
+use measure::{COST_METRICS, Curve, CurveLine, CurvePoint, MACHINE_METRICS, MetricDeclaration};
 use serde::{Deserialize, Serialize};
 
 use crate::Frequencies;
@@ -330,6 +330,12 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("remove_us", "Remove a file"),
     MetricDeclaration::micros("readdir_us", "Read the directory"),
     MetricDeclaration::micros("day_us", "Mean operation of a day"),
+    COST_METRICS[0],
+    COST_METRICS[1],
+    COST_METRICS[2],
+    COST_METRICS[3],
+    COST_METRICS[4],
+    COST_METRICS[5],
     MACHINE_METRICS[0],
     MACHINE_METRICS[1],
     MACHINE_METRICS[2],

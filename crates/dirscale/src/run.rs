@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use files::{FileSystem, Layout};
+use files::{FileSystem, Fsstat, Layout};
 use harness::Ended;
 use measure::{
-    CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, LapRecorder, MachineMeter, MeterScope,
-    Phase, StepCounts, TimeSeries,
+    CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, KeptFiles, LapRecorder, MachineMeter,
+    MeterScope, Phase, StepCounts, TimeSeries,
 };
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
@@ -87,6 +87,10 @@ struct Bench<'a> {
     caches: &'a mut dyn CacheControl,
     tell: &'a mut dyn FnMut(Event),
     disk: Option<DiskMeter>,
+    /// From the run's begin on, with what is written between the phases.
+    whole_disk: Option<DiskMeter>,
+    /// Space of the storage before the set was made.
+    free_before: Option<Fsstat>,
     part: Part,
 }
 
@@ -106,7 +110,10 @@ pub fn run(
     let articles = Articles::new(config.file_bytes, config.fill_bytes(), config.seed);
     let tools = Tools { clock: Clock::new(), stop, articles };
     let disk = fs.local_root().and_then(DiskMeter::start);
-    let mut bench = Bench { config, tools, caches, tell, disk, part: Part::default() };
+    let whole_disk = disk.clone();
+    let free_before = if config.keep == Keep::Reuse { None } else { fs.statfs().ok() };
+    let part = Part { remote: fs.local_root().is_none(), ..Part::default() };
+    let mut bench = Bench { config, tools, caches, tell, disk, whole_disk, free_before, part };
     let mut error = None;
     match bench.open(&fs) {
         Err(Cut::Stopped) => {}
@@ -160,6 +167,7 @@ impl Bench<'_> {
             for place in &open {
                 self.fill(&mut set.directories[*place].1, *size)?;
             }
+            self.count_kept(&**fs, set);
             for round in 0..self.config.rounds.get() {
                 let backwards = (index as u32 + round) % 2 == 1;
                 let order: Vec<usize> =
@@ -169,6 +177,7 @@ impl Bench<'_> {
                 }
             }
             self.part.machine.push(&format!("the size of {size} files"), meter.stop());
+            self.part.written_bytes = self.whole_disk.as_ref().map(|disk| disk.used().written_bytes);
             for place in open {
                 set.directories[place].0 = *size;
             }
@@ -176,6 +185,18 @@ impl Bench<'_> {
             (self.tell)(Event::SizeMeasured(Box::new(self.part.clone())));
         }
         Ok(())
+    }
+
+    /// What the files of a size take, of all layouts together.
+    fn count_kept(&mut self, fs: &dyn FileSystem, set: &Set) {
+        let Some((before, now)) = self.free_before.zip(fs.statfs().ok()) else { return };
+        let files = set.files();
+        self.part.kept = Some(KeptFiles {
+            files,
+            bytes: files * u64::from(self.config.fill_bytes()),
+            disk_bytes: before.bytes_free.saturating_sub(now.bytes_free),
+            inodes: before.files_free.saturating_sub(now.files_free),
+        });
     }
 
     /// Sizes to measure: what a reused set has behind it and what has no room is left out, with a word.

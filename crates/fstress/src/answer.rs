@@ -158,6 +158,7 @@ mod tests {
             series: None,
             metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             annotations: vec![],
+            not_seen: Default::default(),
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

@@ -6,14 +6,14 @@
 use files::Transport;
 use harness::open_loop::{WaitChoice, chosen_waiting};
 use harness::{Benchmark, Context, Ended, Event, Figures, Surroundings};
-use measure::{LoadPoint, MachineLog, MetricDeclaration, Phase, RankPart};
+use measure::{LoadPoint, MachineLog, MetricDeclaration, Phase, RankPart, StorageCost};
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FstressError;
 use crate::load::Load;
 use crate::results::judge;
-use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, place, run_watched};
+use crate::run::{CostCounts, FstressConfig, METRICS, RunOutcome, metrics, place, run_watched};
 
 /// Fstress with its settings.
 #[derive(Clone, Debug)]
@@ -41,6 +41,9 @@ pub struct Part {
     pub complete: bool,
     /// What else the machines did while the levels ran.
     pub machine: MachineLog,
+    /// What operations and files cost, as far as it is known before the end.
+    #[serde(default)]
+    pub(crate) costs: CostCounts,
     /// How the generator waited between requests; none when no level came to its measured interval. Of this rank.
     pub waited: Option<WaitChoice>,
 }
@@ -78,11 +81,11 @@ impl Benchmark for Fstress {
         let group = context.ranks.group();
         let outcome =
             run_watched(&self.config, &mut **transport, clock, context.stop, &mut tell, group, true);
-        let RunOutcome { points, phases, complete, waited, machine, error, left_behind, .. } = outcome;
+        let RunOutcome { points, phases, complete, waited, machine, costs, error, left_behind, .. } = outcome;
         if let Some(left) = left_behind {
             context.warn(&left);
         }
-        Ended { part: Some(Part { points, phases, complete, machine, waited }), error }
+        Ended { part: Some(Part { points, phases, complete, machine, costs, waited }), error }
     }
 
     fn merge(&self, mut parts: Vec<(RankPart, Part)>) -> Part {
@@ -96,11 +99,15 @@ impl Benchmark for Fstress {
 
 /// What a record says of the whole.
 pub(crate) fn figures_of(whole: &Part, load: &Load) -> Figures {
+    let cost = whole.costs.cost(&whole.machine);
+    let mut metrics = metrics(&whole.points, &whole.machine, load);
+    metrics.extend(cost.iter().flat_map(StorageCost::metrics));
     Figures {
+        metrics,
+        not_seen: cost.as_ref().map(StorageCost::not_seen).unwrap_or_default(),
         points: whole.points.clone(),
         phases: whole.phases.clone(),
         chosen: chosen_waiting(whole.waited),
-        metrics: metrics(&whole.points, &whole.machine, load),
         complete: whole.complete,
         any_measured: !whole.points.is_empty(),
         ..Figures::of(judge::run_verdict(&whole.points, whole.complete, load))

@@ -4,6 +4,7 @@
 //! kept, also after an error or Ctrl-C, as long as the storage still answers.
 
 mod config;
+mod costs;
 mod level;
 mod levels;
 mod metrics;
@@ -11,7 +12,7 @@ mod metrics;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use files::{Outcome, Ticket, Transport};
+use files::{Fsstat, Outcome, Ticket, Transport};
 use harness::Event;
 use harness::open_loop::{Pacer, WaitChoice};
 use harness::ranks::RankGroup;
@@ -19,12 +20,13 @@ use measure::{CpuMeter, CpuTimes, LoadPoint, MachineLog, MachineUse, Phase, Verd
 use quanta::Clock;
 
 pub use self::config::{FileCount, FstressConfig, Keep};
+pub(crate) use self::costs::{CostCounts, Reach};
 pub(crate) use self::level::place;
 pub use self::metrics::METRICS;
 pub(crate) use self::metrics::metrics;
 use crate::benchmark::{Part, figures_of};
 use crate::error::FstressError;
-use crate::file_set::builder::{Builder, BuilderOptions};
+use crate::file_set::builder::{Builder, BuilderOptions, free_space};
 use crate::file_set::crew::{FIRST_TICKET, Site};
 use crate::load::Load;
 use crate::objects::{Maker, ObjectSets};
@@ -51,6 +53,8 @@ pub struct RunOutcome {
     pub waited: Option<WaitChoice>,
     /// What else the machine did while the levels ran.
     pub machine: MachineLog,
+    /// What operations and files cost.
+    pub(crate) costs: CostCounts,
     /// What cut it short, if it was not the user.
     pub error: Option<FstressError>,
     /// Why the file set, or a part of it, is still there, when that is not the error itself.
@@ -116,6 +120,7 @@ pub(crate) fn run_watched(
         points: Vec::new(),
         watches_machine,
         machine: BTreeMap::new(),
+        costs: CostCounts::default(),
         phases: Vec::new(),
         late: Vec::new(),
         next_ticket: FIRST_TICKET,
@@ -123,6 +128,7 @@ pub(crate) fn run_watched(
         raw: None,
         set_bytes_made: 0,
     };
+    session.costs = CostCounts::of(session.reach());
     let (set, result) = session.all_points();
     let result = session.in_its_words(result);
     if config.keep == Keep::Remove
@@ -154,8 +160,9 @@ pub(crate) fn run_watched(
         Err(error) => (false, Some(error)),
     };
     let machine = session.machine_log();
-    let Session { points, phases, pacer, .. } = session;
+    let Session { points, phases, pacer, costs, .. } = session;
     RunOutcome {
+        costs,
         metrics: metrics(&points, &machine, &config.load),
         machine,
         verdict: judge::run_verdict(&points, complete, &config.load),
@@ -184,6 +191,7 @@ struct Session<'a> {
     watches_machine: bool,
     /// What else the machine did, by the number of the load point.
     machine: BTreeMap<u32, MachineUse>,
+    costs: CostCounts,
     phases: Vec<Phase>,
     late: Vec<Ticket>,
     next_ticket: u32,
@@ -200,6 +208,11 @@ impl Session<'_> {
             return (None, Err(error));
         }
         let needs_files = self.config.workload.needs_files();
+        // A set that is taken up is there already.
+        if needs_files && self.config.keep != Keep::Reuse {
+            let space = self.free_space();
+            self.costs.begins(space);
+        }
         let (set, begun) = if needs_files {
             match self.with_site(|builder, site| builder.begin(site)) {
                 Ok(set) => (Some(set), Ok(())),
@@ -280,7 +293,34 @@ impl Session<'_> {
         for ticket in std::mem::take(&mut self.late) {
             self.flights.settle_late(ticket, planner, &Outcome::Cancelled);
         }
+        if result.is_ok() {
+            let space = self.free_space();
+            self.costs.has_grown(planner.set.file_count(), planner.set.file_bytes(), space);
+        }
         result
+    }
+
+    /// Where the system under test works, as far as costs go.
+    fn reach(&mut self) -> Reach {
+        // A clock that is simulated says nothing of this machine.
+        match (self.watches_machine, self.group.is_joined(), self.transport.is_local()) {
+            (false, ..) => Reach::Nowhere,
+            (_, true, _) => Reach::Ranks,
+            (_, _, true) => Reach::Here,
+            _ => {
+                let asked = self.with_site(|_, site| free_space(site)).is_ok();
+                // Without bytes on a wire there is nothing behind the requests.
+                if asked && self.transport.counters().sent_bytes > 0 { Reach::Server } else { Reach::Nowhere }
+            }
+        }
+    }
+
+    /// As the storage reports it, where that is of use.
+    fn free_space(&mut self) -> Option<Fsstat> {
+        if !self.costs.wants_space() {
+            return None;
+        }
+        self.with_site(|_, site| free_space(site)).ok().flatten()
     }
 
     fn remove(&mut self, mut set: ObjectSets) -> (Option<Work>, Result<(), FstressError>) {
@@ -298,6 +338,7 @@ impl Session<'_> {
             phases: self.phases.clone(),
             complete: result.is_ok() && !self.stop.load(Ordering::Relaxed),
             machine: self.machine_log(),
+            costs: self.costs.clone(),
             waited: self.pacer.choice(),
         };
         let figures = Box::new(figures_of(&part, &self.config.load));

@@ -174,6 +174,8 @@ pub struct Figures {
     pub curves: Vec<Curve>,
     /// Figures by name, as declared.
     pub metrics: BTreeMap<String, f64>,
+    /// Why figures that the run was to have could not be seen, by name.
+    pub not_seen: BTreeMap<String, String>,
     /// Settings that the run itself chose, by their names in a record's configuration.
     pub chosen: Vec<(&'static str, serde_json::Value)>,
     /// Metrics that answer the run's question, the best first; none: those that the declarations say.
@@ -194,6 +196,7 @@ impl Figures {
             phases: vec![],
             curves: vec![],
             metrics: BTreeMap::new(),
+            not_seen: BTreeMap::new(),
             chosen: vec![],
             headline: vec![],
             verdict,

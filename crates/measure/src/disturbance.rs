@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use self::processes::{Processes, ServerPorts};
 use self::threads::Delays;
 pub use self::threads::{EndedThreads, MeasuringThread};
-use crate::{MetricDeclaration, Verdict};
+use crate::{MetricDeclaration, ProcessUse, ProcessWatch, Verdict};
 
 /// Code of the finding that the machine was disturbed.
 pub const MACHINE_DISTURBED: &str = "machine-disturbed";
@@ -83,6 +83,7 @@ impl MeterScope {
 pub struct MachineMeter {
     scope: MeterScope,
     ports: ServerPorts,
+    servers: ProcessWatch,
     processes: Processes,
     cpus: CpuCounts,
     throttled: Duration,
@@ -112,6 +113,8 @@ pub struct MachineUse {
     pub throttled: Duration,
     /// The other processes that used most: name, how many of that name, CPU time.
     pub named: Vec<(String, u32, Duration)>,
+    /// What the servers on this machine used that the run talks to; none where there is none, or its processes cannot be seen.
+    pub servers: Option<ProcessUse>,
 }
 
 /// What the machine did in all stretches of a run, and in the worst of them.
@@ -147,6 +150,7 @@ impl MachineMeter {
     pub fn start(scope: MeterScope) -> Self {
         let ports = ServerPorts::of_connections(&scope.servers);
         Self {
+            servers: ProcessWatch::start(&ports.holders()),
             ports,
             processes: Processes::read(),
             cpus: CpuCounts::read(),
@@ -159,7 +163,7 @@ impl MachineMeter {
     }
 
     /// Ends the stretch.
-    pub fn stop(self) -> MachineUse {
+    pub fn stop(mut self) -> MachineUse {
         let wall = self.begun.elapsed();
         let waited = self.delays.since(&Delays::read(), &self.scope.ended);
         let own = own_cpu().saturating_sub(self.own);
@@ -182,6 +186,7 @@ impl MachineMeter {
             stolen: cpus.stolen.saturating_sub(self.cpus.stolen),
             throttled,
             named,
+            servers: self.servers.lap(),
         }
     }
 }
@@ -306,6 +311,11 @@ impl AddAssign<&Self> for MachineUse {
         self.busy += more.busy;
         self.stolen += more.stolen;
         self.throttled += more.throttled;
+        match (&mut self.servers, &more.servers) {
+            (Some(servers), Some(more)) => servers.add(more),
+            (servers @ None, more) => *servers = *more,
+            (Some(_), None) => {}
+        }
         for (name, count, time) in &more.named {
             match self.named.iter_mut().find(|known| known.0 == *name) {
                 Some(known) => (known.1, known.2) = (known.1.max(*count), known.2 + *time),

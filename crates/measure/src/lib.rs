@@ -24,6 +24,7 @@ mod memory;
 mod metric;
 pub mod numbers;
 pub mod proc;
+mod process_use;
 mod prometheus;
 pub mod quantity;
 mod record;
@@ -38,7 +39,9 @@ pub mod view;
 pub use answer::{Answer, RateMark};
 pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
-pub use cost::{COST_METRICS, KeptFiles, StorageCost, section as cost_section};
+pub use cost::{
+    COST_METRICS, COST_OF_RANKS, KeptFiles, NO_DEVICE, Seen, StorageCost, section as cost_section,
+};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DEVICE_METRICS, DiskMeter, DiskUse};
 pub use disturbance::{
@@ -52,6 +55,7 @@ pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use load_curve::{KeptBound, LoadCurve};
 pub use memory::memory_bytes;
 pub use metric::{Better, Metric, MetricDeclaration, declared};
+pub use process_use::{ProcessUse, ProcessWatch};
 pub use prometheus::{
     CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
 };

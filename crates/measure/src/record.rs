@@ -78,6 +78,9 @@ pub struct RunRecord {
     /// The flat list of figures that comparing works on. Units in the names.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// Metrics that the run was to have and that could not be seen: name, and why in a sentence.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_seen: BTreeMap<String, String>,
     /// Metrics that answer the run's question, the best first; none: the benchmark's usual one.
     #[serde(default)]
     pub headline: Vec<String>,

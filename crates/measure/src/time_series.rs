@@ -250,6 +250,13 @@ impl StepCounts {
         recorder.stop()
     }
 
+    /// Operations that ended, with success or without.
+    pub fn total(&self) -> u64 {
+        let of_step =
+            |step: &Step| step.failed + step.buckets.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
+        self.steps.iter().map(of_step).sum()
+    }
+
     /// Adds those of another thread or rank, which began at the same moment.
     pub fn merge(&mut self, mut other: Self) {
         if self.steps.is_empty() {

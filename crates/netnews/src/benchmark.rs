@@ -89,6 +89,7 @@ impl Benchmark for Netnews {
             phases: whole.recorded_phases(),
             curves,
             metrics,
+            not_seen: spool::cost(whole).not_seen(),
             complete: whole.is_complete(),
             any_measured: !whole.phases.is_empty(),
             ..Figures::of(spool::verdict(whole))

@@ -41,7 +41,7 @@ pub use passes::readers::Readings;
 pub use passes::{run, run_as_rank};
 pub use recovery::Recovered;
 pub use results::figures::METRICS;
-pub(crate) use results::figures::figures;
+pub(crate) use results::figures::{cost, figures};
 pub use results::outcome::{Event, Outcome, RunCounts, Work};
 pub(crate) use results::part::merged;
 pub use results::part::{CacheDrops, Ending, LocalFinding, MeasuredPhase, OfRank, Part};

@@ -92,6 +92,7 @@ impl Benchmark for Postmark {
             points: vec![figures::load_point(whole)],
             phases: whole.recorded_phases(),
             metrics: figures::metrics(whole),
+            not_seen: whole.cost().not_seen(),
             complete: whole.is_complete(),
             any_measured: whole.ending != Ending::Failed || whole.counts.created() > 0,
             ..Figures::of(verdict)
@@ -136,6 +137,7 @@ impl Postmark {
 /// What the file system had less free with the files there.
 fn kept(before: &Fsstat, with: &Fsstat, outcome: &engine::Outcome) -> KeptFiles {
     KeptFiles {
+        files: outcome.counts.files_kept,
         bytes: outcome.counts.bytes_kept,
         disk_bytes: before.bytes_free.saturating_sub(with.bytes_free),
         inodes: before.files_free.saturating_sub(with.files_free),

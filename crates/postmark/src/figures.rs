@@ -38,6 +38,8 @@ pub const METRICS: &[MetricDeclaration] = &[
     COST[1],
     COST[2],
     COST[3],
+    COST[4],
+    COST[5],
     DEVICE[0],
     DEVICE[1],
     DEVICE[2],

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harness::open_loop::{Pacer, WaitChoice, Waiter};
+use measure::ProcessWatch;
 
 use self::client::{Fault, Flight, Progress, Reply};
 use self::connections::Connections;
@@ -33,7 +34,6 @@ use crate::plan::body::BodyCheck;
 use crate::plan::{Planned, Share};
 use crate::results::curves::Moments;
 use crate::results::tally::Tally;
-use crate::run::watch::Watch;
 use crate::run::{Event, WebloadConfig};
 use crate::sockets::poller::{Batch, Ready};
 use crate::sockets::slots::Token;
@@ -105,7 +105,7 @@ impl Waiter for Replies<'_> {
 impl<'a> Generator<'a> {
     pub fn new(config: &'a WebloadConfig, share: Share, begin: Instant) -> Result<Self, WebloadError> {
         // One of several looks for all.
-        let watch = config.watch.filter(|_| share.number == 0).map(Watch::start);
+        let watch = config.watch.filter(|_| share.number == 0).map(|process| ProcessWatch::start(&[process]));
         let wants_stamps = config.phases.iter().any(|phase| phase.pace != crate::Pace::Closed);
         Ok(Self {
             schedule: Schedule::new(&config.plan, &config.phases, share, begin),

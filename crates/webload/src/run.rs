@@ -1,13 +1,12 @@
 //! A run: what is asked of whom, by how many generators, and what comes of it.
 //!
-//! `again` measures a level again when the generator was late, `limits` checks its settings, `config` writes them into the record, `through` is the way to the server, `watch` reads what the
-//! proxy's process uses.
+//! `again` measures a level again when the generator was late, `limits` checks its settings, `config` writes them into the record, `through` is the way to the
+//! server.
 
 mod again;
 pub(super) mod config;
 pub(super) mod limits;
 pub(super) mod through;
-pub(super) mod watch;
 
 use std::net::{SocketAddr, TcpStream};
 use std::num::{NonZeroU32, NonZeroUsize};

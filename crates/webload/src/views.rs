@@ -281,6 +281,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
             annotations: vec![],
+            not_seen: Default::default(),
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

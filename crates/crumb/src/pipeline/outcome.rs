@@ -139,6 +139,7 @@ impl Begun {
             series: None,
             metrics: Default::default(),
             annotations: vec![],
+            not_seen: Default::default(),
             headline: vec![],
             declarations: vec![],
             verdict: Verdict::valid(),

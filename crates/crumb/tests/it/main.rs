@@ -8,6 +8,7 @@ mod benchmark_pages;
 mod binary;
 mod clean;
 mod compare;
+mod costs;
 mod demo;
 mod dirscale;
 mod doctor;

@@ -49,6 +49,7 @@ pub fn record(id: &str, label: &str) -> RunRecord {
         curves: vec![],
         series: None,
         annotations: vec![],
+        not_seen: Default::default(),
         headline: vec![],
         declarations: [MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers()]
             .iter()

@@ -16,7 +16,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use files::{CreateHow, FileKind, Handle, HandleRef, RUN_MARK, Reply, Request, Stability, Status, run_mark};
+use files::{
+    CreateHow, FileKind, Fsstat, Handle, HandleRef, RUN_MARK, Reply, Request, Stability, Status, run_mark,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::crew::{Crew, Job, Problem, Site, call, find, make_dir};
@@ -368,13 +370,8 @@ impl Builder {
     }
 
     fn check_space(&self, set: &ObjectSets, files: u64, site: &mut Site<'_>) -> Result<(), FstressError> {
-        let root = Handle::new(site.transport.root().0).expect("a root handle is a handle");
-        let stat = call(site, &Request::Fsstat { root: root.by_ref() }, |reply| match reply {
-            Reply::Fsstat { stat, .. } => Some(*stat),
-            _ => None,
-        })?;
         // A server that will not tell is taken at its later word: it refuses when it is full.
-        let Ok(Some(stat)) = stat else { return Ok(()) };
+        let Some(stat) = free_space(site)? else { return Ok(()) };
         let more = files - set.file_count();
         let bytes = self.workload.bytes_expected(more) as u64;
         let full = bytes > stat.bytes_available || (stat.files_total > 0 && more > stat.files_available);
@@ -656,4 +653,14 @@ fn remove_dir(
             Ok(false)
         }
     }
+}
+
+/// What the storage says of its space, with FSSTAT; none where it does not.
+pub(crate) fn free_space(site: &mut Site<'_>) -> Result<Option<Fsstat>, FstressError> {
+    let root = Handle::new(site.transport.root().0).expect("a root handle is a handle");
+    let stat = call(site, &Request::Fsstat { root: root.by_ref() }, |reply| match reply {
+        Reply::Fsstat { stat, .. } => Some(*stat),
+        _ => None,
+    })?;
+    Ok(stat.ok().flatten())
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use harness::{Event, Level, LevelsAfter};
-use measure::{FileSetRecord, LoadPoint, MachineMeter, MeterScope};
+use measure::{CpuMeter, FileSetRecord, LoadPoint, MachineMeter, MeterScope};
 
 use super::Session;
 use super::config::CLOSED_LOOP_RATE;
@@ -62,7 +62,7 @@ pub(super) fn measure(
     }
     // Before the common begin, as it takes some milliseconds.
     let scope = MeterScope { has_ranks: session.group.is_joined(), ..MeterScope::of_threads(1) };
-    let meter = session.watches_machine.then(|| MachineMeter::start(scope));
+    let meter = session.watches_machine.then(|| (MachineMeter::start(scope), CpuMeter::start()));
     let begin = session.group.begin(session.clock, config.warm, config.measure)?;
     let tell = &mut session.tell;
     let mut measured = Metronome {
@@ -79,7 +79,10 @@ pub(super) fn measure(
     }
     .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
 
-    measured.machine = meter.map(MachineMeter::stop).unwrap_or_default();
+    if let Some((meter, cpu)) = meter {
+        session.costs.level_done(number, cpu.used().sys, measured.steps.total());
+        measured.machine = meter.stop();
+    }
     if measured.cut_short.is_some() {
         session.end_others();
     }

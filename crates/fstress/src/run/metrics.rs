@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{LoadPoint, MACHINE_METRICS, MachineLog, MetricDeclaration};
+use measure::{COST_METRICS, LoadPoint, MACHINE_METRICS, MachineLog, MetricDeclaration};
 
 use crate::load::Load;
 use crate::results::judge;
@@ -14,6 +14,11 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("held_per_sec", "Highest rate held").answers(),
     MetricDeclaration::rate("peak_per_sec", "Peak rate").answers().tile(),
     MetricDeclaration::micros("overall_response_us", "Overall response time").tile(),
+    COST_METRICS[0],
+    COST_METRICS[2],
+    COST_METRICS[3],
+    COST_METRICS[4],
+    COST_METRICS[5],
     MACHINE_METRICS[0],
     MACHINE_METRICS[1],
     MACHINE_METRICS[2],

@@ -195,6 +195,23 @@ impl ServerPorts {
         }
     }
 
+    /// The processes that hold the sockets, as far as that can be seen: neither this one, nor one that it descends from, such as an
+    /// init that listens for its services.
+    pub fn holders(&self) -> Vec<u32> {
+        if self.inodes.is_empty() {
+            return vec![];
+        }
+        let (all, own) = (Processes::read(), std::process::id());
+        let is_server = |id: u32| id != own && !all.descends(own, id);
+        let holds = |id: u32| {
+            let open = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+            let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+            links.any(|link| socket_of(&link).is_some_and(|inode| self.inodes.contains(&inode)))
+        };
+        let found = all.by_id.iter().filter(|(_, process)| !process.is_kernel_thread).map(|(id, _)| *id);
+        found.filter(|id| is_server(*id) && holds(*id)).collect()
+    }
+
     pub fn and(mut self, other: Self) -> Self {
         self.inodes.extend(other.inodes);
         self

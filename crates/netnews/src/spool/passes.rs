@@ -19,6 +19,7 @@
 
 pub(super) mod clock;
 pub(super) mod cold;
+pub(super) mod costs;
 pub(super) mod meter;
 mod phases;
 mod progress;
@@ -31,6 +32,7 @@ use std::time::Instant;
 use harness::{NoGate, PhaseGate};
 
 use self::cold::ColdLog;
+use self::costs::CostMeter;
 use self::progress::Progress;
 use self::split::Split;
 use super::config::{Keep, NetnewsConfig};
@@ -86,6 +88,7 @@ struct Runner<'a> {
     deleting: bool,
     part: Part,
     cold: ColdLog,
+    costs: CostMeter,
 }
 
 /// Runs the passes that are left.
@@ -131,6 +134,7 @@ pub fn run_as_rank(
         deleting: false,
         part: Part { feed_batches: feed.batch_count(), batches_taken: split.offered(), ..Part::default() },
         cold: ColdLog::default(),
+        costs: CostMeter::start(&*storage.spool, config.keep),
     };
     let mut made = false;
     let mut error = match runner.work(&mut made) {
@@ -277,6 +281,10 @@ impl Runner<'_> {
             }
             spool.state.write(standing)?;
             let Some(done) = self.unbatch(spool, standing)? else { return Ok(false) };
+            // The first pass that expires is the one after the retention.
+            if pass <= self.config.retention.get() {
+                self.costs.stored_without_expiry(&*self.storage.spool, &self.part.counts);
+            }
             standing = Standing { stage: Stage::Batch, ..done };
             spool.state.write(standing)?;
         }
@@ -340,6 +348,7 @@ impl Runner<'_> {
     /// What was measured, with what this machine alone shows of it.
     fn whole_part(&self) -> Part {
         let mut part = self.part.clone();
+        part.costs = self.costs.costs;
         part.local = local_findings(&part.recorded_phases(), self.storage);
         self.cold.judge(&mut part);
         part

@@ -60,6 +60,7 @@ fn news_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRecord {
         series: None,
         metrics: BTreeMap::new(),
         annotations: vec![],
+        not_seen: Default::default(),
         headline: vec![],
         declarations: vec![],
         verdict: Verdict::valid(),

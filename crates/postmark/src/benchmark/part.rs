@@ -8,7 +8,8 @@ use std::time::Duration;
 use harness::Surroundings;
 use harness::ranks::{Steps, merge_phases};
 use measure::{
-    CpuTimes, DiskUse, KeptFiles, LatencyHistogram, MachineLog, Phase, RankPart, StorageCost, Usage, Verdict,
+    COST_OF_RANKS, CpuTimes, DiskUse, KeptFiles, LatencyHistogram, MachineLog, NO_DEVICE, Phase, RankPart,
+    StorageCost, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,14 +99,27 @@ impl Part {
         [Create, Transactions, Delete].map(|phase| self.wall(phase)).iter().sum()
     }
 
-    /// What storing cost. Of a server only what its file system has less free is seen.
+    /// What storing cost.
     pub fn cost(&self) -> StorageCost {
         use engine::Phase::{Create, Delete, Transactions};
         let of_files = |phase: &engine::Phase| matches!(phase, Create | Transactions | Delete);
-        let cpu = self.times.iter().filter(|(phase, ..)| of_files(phase)).map(|(_, _, cpu)| cpu.sys).sum();
-        let written = self.disk.as_ref().map(|disk| (disk.written_bytes, self.counts.bytes_written));
-        let operations = self.all_latencies().count();
-        StorageCost { cpu: (!self.remote).then_some((cpu, operations)), written, kept: self.kept }
+        let sys = self.times.iter().filter(|(phase, ..)| of_files(phase)).map(|(_, _, cpu)| cpu.sys).sum();
+        let (operations, stored) = (self.all_latencies().count(), self.counts.bytes_written);
+        let machine = &self.machine.whole;
+        let (cpu, written) = match (&self.disk, self.remote) {
+            (_, true) => (
+                StorageCost::cpu_of_server(machine, operations),
+                StorageCost::written_by_server(machine, stored),
+            ),
+            (Some(disk), false) => (Ok((sys, operations)), Ok((disk.written_bytes, stored))),
+            (None, false) => (Ok((sys, operations)), Err(NO_DEVICE.to_owned())),
+        };
+        let kept = if self.rows.is_empty() {
+            StorageCost::kept_of(self.kept)
+        } else {
+            Err(COST_OF_RANKS.to_owned())
+        };
+        StorageCost { cpu, written, kept }
     }
 
     /// What the run used.

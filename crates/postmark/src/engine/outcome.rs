@@ -28,7 +28,9 @@ pub struct Counts {
     pub bytes_read: u64,
     /// File data only.
     pub bytes_written: u64,
-    /// Sizes of the files that were there when the transactions ended.
+    /// Files that were there when the transactions ended.
+    pub files_kept: u64,
+    /// Sizes of these files.
     pub bytes_kept: u64,
     /// `bytes_read` as the original adds it up: in single precision, file by file, and printed so.
     pub bytes_read_single: f32,
@@ -67,6 +69,7 @@ impl Counts {
         self.deleted_mixed += other.deleted_mixed;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.files_kept += other.files_kept;
         self.bytes_kept += other.bytes_kept;
         self.bytes_read_single += other.bytes_read_single;
         self.bytes_written_single += other.bytes_written_single;

@@ -122,8 +122,10 @@ impl<'a> Worker<'a> {
             Phase::RemoveDirectories => self.remove_directories(),
         };
         if phase == Phase::Transactions && self.latencies.is_some() {
-            let used = (0..self.table.slots()).filter_map(|index| self.table.used(index));
-            self.counts.bytes_kept = used.map(|slot| u64::from(self.table.entry(slot).size_bytes)).sum();
+            for slot in (0..self.table.slots()).filter_map(|index| self.table.used(index)) {
+                self.counts.files_kept += 1;
+                self.counts.bytes_kept += u64::from(self.table.entry(slot).size_bytes);
+            }
         }
         if let (Some(latencies), Some((_, time_series))) = (&mut self.latencies, self.time_series.take()) {
             latencies.steps.push((phase, time_series.stop()));

@@ -52,6 +52,7 @@ fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
         curves: vec![],
         series: None,
         annotations: vec![],
+        not_seen: Default::default(),
         headline: vec![],
         declarations: DECLARED.iter().filter_map(|one| one.metric(one.name)).collect(),
         metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),

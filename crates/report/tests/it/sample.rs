@@ -114,6 +114,7 @@ impl Sweep {
             curves: vec![],
             series: None,
             annotations: vec![],
+            not_seen: Default::default(),
             headline: vec![],
             declarations: vec![],
             phases: vec![Phase {

@@ -50,6 +50,7 @@ pub fn write(
             series: Some(SeriesPlace { of: id(0, 0), side, turn }),
             metrics,
             annotations: Vec::new(),
+            not_seen: Default::default(),
             headline: Vec::new(),
             declarations: Vec::new(),
             verdict: Verdict::valid(),

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, SendTimes, Sleep, WaitChoice};
-use measure::{LatencyHistogram, TimeSeriesRecorder};
+use measure::{LatencyHistogram, ProcessWatch, TimeSeriesRecorder};
 
 use super::Counted;
 use super::client::{Fault, Flight, Reply};
@@ -15,7 +15,6 @@ use crate::plan::object::mix;
 use crate::plan::phases::{Pace, Phase};
 use crate::results::curves::Moments;
 use crate::results::tally::{Good, Moment, Source, Tally};
-use crate::run::watch::Watch;
 use crate::run::{Live, PhaseProgress};
 
 /// Up to this many latencies between two reports are all in their percentiles.
@@ -30,7 +29,7 @@ pub(super) struct Statistics {
     /// How each phase goes over its time, since its first request was due.
     time_series: Vec<Option<(Instant, TimeSeriesRecorder)>>,
     /// The proxy's own use, by phase.
-    watch: Option<Watch>,
+    watch: Option<ProcessWatch>,
     /// Replies of the look under way, by the phase they were due in.
     times: ReplyTimes<Instant, u32>,
     run_delay: RunDelay,
@@ -54,7 +53,7 @@ struct LastReport {
 }
 
 impl Statistics {
-    pub fn new(phases: &[Phase], begin: Instant, watch: Option<Watch>) -> Self {
+    pub fn new(phases: &[Phase], begin: Instant, watch: Option<ProcessWatch>) -> Self {
         Self {
             begin,
             tallies: vec![Tally::default(); phases.len()],
@@ -204,7 +203,7 @@ impl Statistics {
         let Some(tally) = self.tallies.get_mut(phase) else { return };
         tally.begin = Some(began.saturating_duration_since(self.begin));
         tally.wall = ended.saturating_duration_since(began);
-        tally.proxy = self.watch.as_mut().and_then(Watch::lap);
+        tally.proxy = self.watch.as_mut().and_then(ProcessWatch::lap);
     }
 
     /// A report of the rates since the last one, extrapolated to `of` generators.

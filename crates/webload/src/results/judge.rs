@@ -9,8 +9,8 @@ use harness::open_loop::{
     GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, Shortfall, TRANSPORT_FULL,
 };
 use measure::{
-    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MACHINE_METRICS, MetricDeclaration,
-    Pacing, Phase as PhaseRecord, Verdict,
+    COST_METRICS, CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MACHINE_METRICS,
+    MetricDeclaration, Pacing, Phase as PhaseRecord, Verdict,
 };
 
 use super::curves::Moments;
@@ -103,6 +103,8 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::count("proxy_written_a_body_byte", "Proxy written a body byte"),
     MetricDeclaration::new("proxy_resident_bytes", "B", "Proxy resident"),
     MetricDeclaration::micros("response_us", "Response"),
+    COST_METRICS[0],
+    COST_METRICS[1],
     MACHINE_METRICS[0],
     MACHINE_METRICS[1],
     MACHINE_METRICS[2],
@@ -133,7 +135,9 @@ fn metrics(sum: &Tally, wall_s: f64) -> BTreeMap<String, f64> {
     put("errors_percent", percent(sum.failed(), sum.attempted()));
     if let Some(used) = sum.proxy {
         put("proxy_cpu_a_request_us", 1e6 * used.cpu_s / sum.ok().max(1) as f64);
-        put("proxy_written_a_body_byte", used.written_bytes as f64 / sum.bytes.max(1) as f64);
+        if let Some(written) = used.written_bytes {
+            put("proxy_written_a_body_byte", written as f64 / sum.bytes.max(1) as f64);
+        }
         put("proxy_resident_bytes", used.resident_bytes as f64);
     }
     let false_content: u64 =
@@ -341,7 +345,9 @@ fn phase_record(phase: &Phase, tally: &Tally) -> PhaseRecord {
     put("connections", tally.connections as f64);
     if let Some(used) = tally.proxy {
         put("proxy_cpu_s", used.cpu_s);
-        put("proxy_written_bytes", used.written_bytes as f64);
+        if let Some(written) = used.written_bytes {
+            put("proxy_written_bytes", written as f64);
+        }
         put("proxy_resident_bytes", used.resident_bytes as f64);
     }
     PhaseRecord {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use harness::Figures;
 use harness::open_loop::{WaitChoice, chosen_waiting};
 use harness::series::MEASURED_AGAIN;
-use measure::{CpuTimes, MachineLog};
+use measure::{CpuTimes, MachineLog, MachineUse, StorageCost};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::curves::Moments;
@@ -37,7 +37,28 @@ pub struct Part {
     pub(crate) measured_again: Option<String>,
 }
 
+const NO_FILES: &str = "What a proxy keeps is in its own store, of which it alone knows the objects.";
+
 impl Part {
+    /// What a request and a stored byte cost the proxy, over all phases: what it had to fetch is what it may have stored.
+    fn cost(&self) -> StorageCost {
+        let mut sum = Tally::default();
+        self.tallies.iter().for_each(|tally| sum.merge(tally));
+        let (answered, fetched) = (sum.ok(), sum.bytes.saturating_sub(sum.hit_bytes));
+        let machine = match sum.proxy {
+            // By the number that the user gave, which may be of a proxy that holds its port in another way.
+            Some(proxy) if self.tallies.iter().all(|tally| tally.wall.is_zero() || tally.proxy.is_some()) => {
+                MachineUse { servers: Some(proxy), ..MachineUse::default() }
+            }
+            _ => self.machine.whole.clone(),
+        };
+        StorageCost {
+            cpu: StorageCost::cpu_of_server(&machine, answered),
+            written: StorageCost::written_by_server(&machine, fetched),
+            kept: Err(NO_FILES.to_owned()),
+        }
+    }
+
     pub(crate) fn figures(&self, config: &WebloadConfig) -> Figures {
         let outcome = judge::outcome(config, &self.tallies, &self.moments, self.cpu, self.complete);
         let Outcome { mut points, phases, curves, mut metrics, mut verdict, complete } = outcome;
@@ -47,6 +68,8 @@ impl Part {
             verdict.remark(MEASURED_AGAIN, text);
         }
         metrics.extend(self.machine.metrics());
+        let cost = self.cost();
+        metrics.extend(cost.metrics());
         self.machine.judge(&mut verdict);
         Figures {
             any_measured: !phases.is_empty(),
@@ -54,6 +77,7 @@ impl Part {
             phases,
             curves,
             metrics,
+            not_seen: cost.not_seen(),
             chosen: chosen_waiting(self.waited),
             headline: vec![headline(config).to_owned()],
             complete,

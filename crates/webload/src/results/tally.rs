@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use harness::open_loop::LatenessLog;
-use measure::{LatencyHistogram, OpStats, StepCounts};
+use measure::{LatencyHistogram, OpStats, ProcessUse, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use super::part::fault_counts;
 use crate::generator::client::Fault;
 use crate::plan::{Class, Planned};
-use crate::run::watch::Used;
 
 /// Counts of one class of requests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -75,7 +74,7 @@ pub(crate) struct Tally {
     /// Requests as they were planned, mixed into one number.
     pub digest: u64,
     /// What the proxy used, where it was watched.
-    pub proxy: Option<Used>,
+    pub proxy: Option<ProcessUse>,
     /// How it went over its time.
     pub steps: StepCounts,
 }
@@ -227,10 +226,10 @@ impl Tally {
         self.full += other.full;
         self.digest ^= other.digest;
         if let Some(theirs) = other.proxy {
-            let mine = self.proxy.get_or_insert_default();
-            mine.cpu_s += theirs.cpu_s;
-            mine.written_bytes += theirs.written_bytes;
-            mine.resident_bytes = mine.resident_bytes.max(theirs.resident_bytes);
+            match &mut self.proxy {
+                Some(mine) => mine.add(&theirs),
+                mine => *mine = Some(theirs),
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::watch;
+use measure::ProcessWatch;
+
 use crate::plan::Plan;
 use crate::plan::object::SIZE_BYTES_MAX;
 use crate::plan::object_set::NUMBERS_MAX;
@@ -27,7 +28,7 @@ impl WebloadConfig {
             _ => Ok(()),
         }?;
         match self.watch {
-            Some(process) if !watch::is_there(process) => {
+            Some(process) if !ProcessWatch::start(&[process]).is_there() => {
                 Err(asked("watch", &format!("no process {process} on this machine")))
             }
             _ => Ok(()),

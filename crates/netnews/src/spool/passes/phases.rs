@@ -205,6 +205,7 @@ impl Runner<'_> {
         self.progress.begin(pass);
         spool.make_durable()?;
         let phase = meter.stop(0, 0);
+        self.costs.flushed(&self.part.counts);
         self.phase(spool, phase, true)
     }
 

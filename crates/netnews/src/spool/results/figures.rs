@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use measure::statistics::Trend;
 use measure::{
-    Better, COST_METRICS as COST, Curve, CurveLine, CurvePoint, MACHINE_METRICS as MACHINE,
-    MetricDeclaration, Phase, StorageCost,
+    Better, COST_METRICS as COST, COST_OF_RANKS, Curve, CurveLine, CurvePoint, MACHINE_METRICS as MACHINE,
+    MachineUse, MetricDeclaration, NO_DEVICE, Phase, StorageCost,
 };
 
-use super::part::{MeasuredPhase, OfRank, Part};
+use super::part::{OfRank, Part};
 use crate::spool::config::NetnewsConfig;
 use crate::spool::passes::readers::Readings;
 use crate::spool::unbatch::UnbatchCounts;
@@ -71,6 +71,10 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::rate("unbatch_per_sec", "Unbatch"),
     COST[0],
     COST[1],
+    COST[2],
+    COST[3],
+    COST[4],
+    COST[5],
     MACHINE[0],
     MACHINE[1],
     MACHINE[2],
@@ -142,9 +146,8 @@ pub(crate) fn figures(whole: &Part, config: &NetnewsConfig) -> (BTreeMap<String,
     metrics.0.extend(whole.machine().metrics());
     if joined {
         put_tails(&mut metrics, &to_last);
-    } else {
-        metrics.0.extend(cost(whole).metrics());
     }
+    metrics.0.extend(cost(whole).metrics());
     let curves = [
         curve("unbatch_per_sec", "unbatch", &lead.unbatch, |phase| phase.items_per_sec),
         curve("batch_minutes", "batch", &to_last.batch, |phase| phase.wall_s / 60.0),
@@ -154,11 +157,25 @@ pub(crate) fn figures(whole: &Part, config: &NetnewsConfig) -> (BTreeMap<String,
     (metrics.0, curves.into_iter().flatten().collect())
 }
 
-/// What storing an article costs. Several ranks may share a device.
-fn cost(whole: &Part) -> StorageCost {
-    let unbatch = whole.counting_phases().filter(|phase| phase.phase.name == "unbatch");
-    let recorded: Vec<Phase> = unbatch.map(MeasuredPhase::recorded).collect();
-    StorageCost::of_phases(recorded.iter())
+/// What an article costs: CPU time while articles are stored, and writes of whole passes, with what feeding on and expiry write.
+/// Several ranks may share a device.
+pub(crate) fn cost(whole: &Part) -> StorageCost {
+    if !whole.ranks.is_empty() {
+        return StorageCost::unseen(COST_OF_RANKS);
+    }
+    let costs = &whole.costs;
+    let unbatch = || whole.counting_phases().filter(|phase| phase.phase.name == "unbatch" && !phase.earlier);
+    let (cpu, written) = if costs.remote {
+        let mut machine = MachineUse::default();
+        unbatch().for_each(|phase| machine += &phase.machine);
+        let (articles, bytes) =
+            unbatch().fold((0, 0), |sum, phase| (sum.0 + phase.phase.items, sum.1 + phase.phase.bytes));
+        (StorageCost::cpu_of_server(&machine, articles), StorageCost::written_by_server(&machine, bytes))
+    } else {
+        let cpu = StorageCost::cpu_of_phases(unbatch().map(|phase| &phase.phase));
+        (cpu, costs.written.ok_or_else(|| NO_DEVICE.to_owned()))
+    };
+    StorageCost { cpu, written, kept: StorageCost::kept_of(costs.kept) }
 }
 
 fn put_rates(metrics: &mut Metrics, lead: &ByKind) {

@@ -18,6 +18,7 @@ use measure::{MachineLog, MachineUse, Phase, RankPart, StepCounts};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::RunCounts;
+use crate::spool::passes::costs::StoringCosts;
 use crate::spool::passes::readers::Readings;
 use crate::spool::recovery::Recovered;
 
@@ -106,6 +107,9 @@ pub struct Part {
     pub idle_rules: Vec<String>,
     /// What shows on one machine alone.
     pub local: Vec<LocalFinding>,
+    /// What storing cost; nothing of several ranks.
+    #[serde(default)]
+    pub costs: StoringCosts,
     /// Each of several ranks by itself; nothing for a process alone.
     pub ranks: Vec<OfRank>,
 }
