@@ -3,8 +3,8 @@
 //! Always holds: what a user or a peer named is plain text here, and the template escapes it.
 
 use measure::{
-    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind, Metric,
-    OpStats, Phase, RankPart, RunRecord, Verdict,
+    BenchmarkRegistry, ChainStats, FigureMark, FigureMarks, LatencySummary, LevelState, LoadPoint, LoopKind,
+    Metric, OpStats, Phase, RankPart, RunRecord, Verdict,
 };
 use serde::Serialize;
 
@@ -122,8 +122,24 @@ struct PointView {
     notes: Vec<String>,
     file_set: Option<String>,
     ops: Vec<OpView>,
+    chains: Vec<ChainView>,
     ranks: Vec<RankView>,
     ranks_left_out: usize,
+}
+
+/// One chain of requests as a whole.
+#[derive(Serialize)]
+struct ChainView {
+    name: String,
+    /// Complete chains a second.
+    per_sec: String,
+    begun: String,
+    complete: String,
+    failed: String,
+    unanswered: String,
+    not_sent: String,
+    /// From the send of the first request to the last reply.
+    latency: LatencyView,
 }
 
 /// How one of several generators fared.
@@ -366,8 +382,29 @@ impl PointView {
                 )
             }),
             ops: point.ops.iter().map(|(name, op)| OpView::new(name, op)).collect(),
+            chains: point
+                .chains
+                .iter()
+                .map(|(name, chain)| ChainView::of(name, chain, point.measured_s))
+                .collect(),
             ranks: RankView::of(&point.parts),
             ranks_left_out: point.parts.len().saturating_sub(RANKS_SHOWN),
+        }
+    }
+}
+
+impl ChainView {
+    fn of(name: &str, chain: &ChainStats, measured_s: f64) -> Self {
+        let per_sec = (measured_s > 0.0).then(|| rate_text(chain.complete as f64 / measured_s));
+        Self {
+            name: name.to_owned(),
+            per_sec: per_sec.unwrap_or_else(dash),
+            begun: count_text(chain.begun),
+            complete: count_text(chain.complete),
+            failed: count_text(chain.failed),
+            unanswered: count_text(chain.unanswered),
+            not_sent: count_text(chain.requests_not_sent),
+            latency: LatencyView::new(&chain.latency_us),
         }
     }
 }

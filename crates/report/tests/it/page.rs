@@ -497,3 +497,29 @@ fn latencies_that_are_not_the_storage_s_own_are_marked_in_tables_and_plots() {
     assert!(plots(&record).contains("~: moved by the generator"));
     assert!(!page(&record, REGISTRY).contains("class=\"n\">~"), "this registry has no such rule");
 }
+
+#[test]
+fn the_chains_of_a_level_are_a_table_with_the_rate_and_latency_of_each_as_a_whole() {
+    let mut run = Sweep::new("a", 400.0, 3_000.0).rates(&[500.0, 1_000.0]).record();
+    assert!(!page(&[run.clone()], Plots::Fixed).contains("Chains of requests"), "none without chains");
+    let mut histogram = measure::LatencyHistogram::new();
+    (0..100).for_each(|_| histogram.record(std::time::Duration::from_micros(2_500)));
+    let chain = measure::ChainStats {
+        begun: 24_010,
+        complete: 24_000,
+        failed: 7,
+        unanswered: 3,
+        requests_sent: 60_000,
+        requests_not_sent: 13,
+        latency_us: histogram.summary(),
+        histogram,
+    };
+    run.points[1].chains.insert("create-write-<commit>".to_owned(), chain);
+    let html = page(&[run], Plots::Fixed);
+    assert_eq!(html.matches("Chains of requests as a whole").count(), 1, "of the level that has them");
+    let row = html.split("create-write-&lt;commit&gt;</th>").nth(1).unwrap().split("</tr>").next().unwrap();
+    let cells: Vec<&str> =
+        row.split("<td class=\"n\">").skip(1).map(|cell| cell.trim_end_matches("</td>")).collect();
+    assert_eq!(cells[..4], ["100.0", "2.50", "2.50", "2.50"], "24,000 in 240 s, each of 2.5 ms: {row}");
+    assert_eq!(cells[5..], ["24,010", "24,000", "7", "3", "13"], "{row}");
+}
