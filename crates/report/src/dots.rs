@@ -10,6 +10,7 @@
 
 use serde::Serialize;
 
+use crate::captions;
 use crate::compare::{Comparison, Figure, Verdict, ratio_text};
 use crate::figures::figure_text;
 
@@ -22,6 +23,8 @@ pub(crate) struct DotPlot {
     pub rows: Vec<DotRow>,
     /// Some interval continues beyond the axis.
     pub any_beyond: bool,
+    /// What is to be seen, in a sentence a side.
+    pub caption: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -92,7 +95,8 @@ impl DotPlot {
         let rows: Vec<DotRow> = rows.map(|figure| DotRow::of(figure, &place)).collect();
         let beyond = |side: &SideDots| side.beyond_low || side.beyond_high;
         let any_beyond = rows.iter().flat_map(|row| &row.sides).any(beyond);
-        Some(Self { ticks: ticks.collect(), one: place(1.0), rows, any_beyond })
+        let caption = captions::of_comparison(comparison, rows.len());
+        Some(Self { ticks: ticks.collect(), one: place(1.0), rows, any_beyond, caption })
     }
 }
 

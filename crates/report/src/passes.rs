@@ -14,6 +14,8 @@ use measure::numbers::{ms_text, seconds_unit};
 use measure::view::{ByPass, PassPoint, Published, PublishedValue};
 use serde::Serialize;
 
+use crate::captions;
+
 pub(crate) use placed::{Drawing, HEIGHT};
 
 /// The published values as a layer over figures of passes.
@@ -43,6 +45,8 @@ pub(crate) struct PassFigure {
     pub drawings: Vec<Drawing>,
     /// Whether the second drawing is the one to show first.
     pub published_first: bool,
+    /// What is to be seen, in a sentence.
+    pub caption: String,
 }
 
 /// A unit and what a value in the figure's unit is divided by.
@@ -114,7 +118,9 @@ impl PassFigure {
             frame,
             drawings: vec![],
             published_first: false,
+            caption: String::new(),
         };
+        figure.caption = captions::of_passes(&figure.frame, figure.unit());
         figure.drawings.push(Drawing::of(&figure, false));
         if !figure.published.is_empty() {
             let with = Drawing::of(&figure, true);

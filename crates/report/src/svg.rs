@@ -150,7 +150,26 @@ pub(crate) fn render(runs: &[RunRecord], registry: BenchmarkRegistry, kind: Kind
         Kind::Lines(plot) => lines::draw(&mut text, plot, &captions),
     };
     drawn.map_err(|error| ReportError::Draw { plot: file_name(runs, kind), reason: error.to_string() })?;
-    Ok(text)
+    let about = match kind {
+        Kind::Passes(figure) => figure.caption.clone(),
+        _ => captions.join(" "),
+    };
+    Ok(captions::described(text, &title_of(runs, kind), &about))
+}
+
+/// What a picture is of.
+fn title_of(runs: &[RunRecord], kind: Kind<'_>) -> String {
+    match kind {
+        Kind::LatencyLinear => "Latency against load".to_owned(),
+        Kind::LatencyLog => "Latency against load, logarithmic".to_owned(),
+        Kind::AchievedOffered => "Achieved against offered rate".to_owned(),
+        Kind::Cumulative { run } => {
+            let label = runs.get(run).map_or("", |record| record.label.as_str());
+            format!("Cumulative latency distribution of {label}")
+        }
+        Kind::Passes(figure) => figure.frame.title.to_owned(),
+        Kind::Lines(plot) => format!("{} against {}", plot.title, plot.over),
+    }
 }
 
 /// A comparison as a dot plot; none when no figure of it has a ratio.
@@ -162,7 +181,7 @@ pub fn comparison(comparison: &Comparison) -> Result<Option<String>> {
     let mut text = String::new();
     let drawn = dots::draw(&mut text, comparison, &plot);
     drawn.map_err(|error| ReportError::Draw { plot: "comparison".to_owned(), reason: error.to_string() })?;
-    Ok(Some(text))
+    Ok(Some(captions::described(text, &comparison.answer(1), &plot.caption)))
 }
 
 /// A sensitivity figure: mean latency above, p99 below.
@@ -173,7 +192,7 @@ pub fn sensitivity(figure: &Sensitivity) -> Result<String> {
     let mut text = String::new();
     let drawn = sensitivity::draw(&mut text, figure);
     drawn.map_err(|error| ReportError::Draw { plot: "sensitivity".to_owned(), reason: error.to_string() })?;
-    Ok(text)
+    Ok(captions::described(text, &figure.title, &figure.captions.join(" ")))
 }
 
 fn file_name(runs: &[RunRecord], kind: Kind<'_>) -> String {

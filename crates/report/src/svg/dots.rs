@@ -4,9 +4,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{
-    Drawn, FONT, GRID, INK_SOFT, LEGEND_LINE, MIDDLE, TITLE_HEIGHT, WIDTH, color, draw_shape_sized,
-    label_style, shortened, title_style,
+    CAPTION_LINE, Drawn, FONT, GRID, INK, INK_SOFT, LEGEND_LINE, MIDDLE, TITLE_HEIGHT, WIDTH, color,
+    draw_head, draw_shape_sized, label_style, shortened,
 };
+use crate::captions;
 use crate::compare::Comparison;
 use crate::dots::DotPlot;
 
@@ -17,20 +18,22 @@ const SIDE_HEIGHT: i32 = 15;
 const ROW_GAP: i32 = 9;
 
 pub(super) fn draw(text: &mut String, comparison: &Comparison, plot: &DotPlot) -> Drawn<()> {
-    let head = TITLE_HEIGHT as i32 + LEGEND_LINE as i32 * (comparison.sides.len() as i32 + 1) + 8;
+    let captions = captions::wrapped(&plot.caption);
+    let note = TITLE_HEIGHT as i32 + CAPTION_LINE as i32 * captions.len() as i32 + 8;
+    let head = note + LEGEND_LINE as i32 * (comparison.sides.len() as i32 + 1);
     let rows: i32 = plot.rows.iter().map(|row| row.sides.len() as i32 * SIDE_HEIGHT + ROW_GAP).sum();
     let height = head + rows + 44;
     let root = SVGBackend::with_string(text, (WIDTH, height as u32)).into_drawing_area();
     root.fill(&WHITE)?;
     let soft = (FONT, 12).into_font().color(&INK_SOFT);
-    root.draw_text(&shortened(&comparison.answer(1), 100), &title_style(), (14, 12))?;
+    draw_head(&root, &comparison.answer(1), &captions)?;
     root.draw_text(
         "Ratio to the median of A. Bars: confidence interval. Small: single runs.",
         &soft.clone().pos(MIDDLE),
-        (14, TITLE_HEIGHT as i32 + 8),
+        (14, note),
     )?;
     for (at, side) in comparison.sides.iter().enumerate() {
-        let y = TITLE_HEIGHT as i32 + LEGEND_LINE as i32 * (at as i32 + 1) + 8;
+        let y = note + LEGEND_LINE as i32 * (at as i32 + 1);
         draw_shape_sized(&root, at, color(at).filled(), (22, y), 5)?;
         let runs = format!("{}  {} ({} runs)", side.name, shortened(&side.label, 80), side.runs.len());
         root.draw_text(&runs, &label_style(), (38, y))?;
@@ -51,7 +54,7 @@ pub(super) fn draw(text: &mut String, comparison: &Comparison, plot: &DotPlot) -
     let mut top = head;
     for row in &plot.rows {
         let middle = top + row.sides.len() as i32 * SIDE_HEIGHT / 2;
-        let style = if row.headline { label_style().color(&super::INK) } else { label_style() };
+        let style = if row.headline { label_style().color(&INK) } else { label_style() };
         root.draw_text(&shortened(&row.title, 32), &style, (14, middle))?;
         for (at, side) in row.sides.iter().enumerate() {
             let y = top + at as i32 * SIDE_HEIGHT + SIDE_HEIGHT / 2;

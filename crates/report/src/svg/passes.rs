@@ -5,9 +5,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{
-    Area, Drawn, FONT, GRID, INK, INK_SOFT, LEGEND_LINE, MIDDLE, TITLE_HEIGHT, WIDTH, color,
-    draw_shape_sized, label_style, shortened, title_style,
+    Area, CAPTION_LINE, Drawn, FONT, GRID, INK, INK_SOFT, LEGEND_LINE, MIDDLE, TITLE_HEIGHT, WIDTH, color,
+    draw_head, draw_shape_sized, label_style, shortened,
 };
+use crate::captions;
 use crate::passes::{Drawing, HEIGHT, PassFigure};
 
 /// Left end of the axes and room right of them for published values' names; pixels.
@@ -34,7 +35,7 @@ fn soft() -> TextStyle<'static> {
 
 fn head(root: &Area<'_>, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
     root.fill(&WHITE)?;
-    root.draw_text(&shortened(figure.frame.title, 90), &title_style(), (14, 12))?;
+    draw_head(root, figure.frame.title, &captions::wrapped(&figure.caption))?;
     let range = figure.frame.lines.iter().flat_map(|line| &line.points).any(|point| point.runs > 1);
     let mut note = vec![];
     if range {
@@ -43,11 +44,17 @@ fn head(root: &Area<'_>, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
     if drawing.published && !drawing.references.is_empty() {
         note.push(format!("Grey: published by {}.", figure.short));
     }
-    root.draw_text(&note.join(" "), &soft().pos(MIDDLE), (14, TITLE_HEIGHT as i32 + 6))
+    root.draw_text(&note.join(" "), &soft().pos(MIDDLE), (14, head_height(figure) - 16))
+}
+
+/// Height of title, caption and note.
+fn head_height(figure: &PassFigure) -> i32 {
+    let lines = captions::wrapped(&figure.caption).len();
+    TITLE_HEIGHT as i32 + 22 + CAPTION_LINE as i32 * lines as i32
 }
 
 fn bars(text: &mut String, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
-    let top = TITLE_HEIGHT as i32 + 22;
+    let top = head_height(figure);
     let rows = drawing.lines.len() + drawing.references.len();
     let bottom = top + rows as i32 * ROW_HEIGHT;
     let root = SVGBackend::with_string(text, (WIDTH, (bottom + 50) as u32)).into_drawing_area();
@@ -95,7 +102,7 @@ fn bars(text: &mut String, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> 
 }
 
 fn lines(text: &mut String, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
-    let legend = TITLE_HEIGHT as i32 + 22;
+    let legend = head_height(figure);
     let top = legend + LEGEND_LINE as i32 * drawing.lines.len() as i32 + 30;
     let bottom = top + HEIGHT as i32;
     let root = SVGBackend::with_string(text, (WIDTH, (bottom + 50) as u32)).into_drawing_area();

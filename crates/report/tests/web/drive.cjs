@@ -302,7 +302,7 @@ async function views(page) {
 
 async function passes(page) {
   const shown = (figure) => page.evaluate((id) => {
-    const parts = [...document.querySelectorAll(`#rounds-${id} > .plain, #rounds-${id} > .published`)];
+    const parts = [...document.querySelectorAll(`#rounds-${id} > .picture > .plain, #rounds-${id} > .picture > .published`)];
     return parts.filter((part) => part.offsetHeight > 0).map((part) => part.className).join();
   }, figure);
   assert.equal(await shown("rate-mean"), "plain");
