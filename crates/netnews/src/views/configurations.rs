@@ -4,7 +4,8 @@
 //! runs -> traits of each run -> same traits: one configuration -> its name: the traits that not all share
 //! ```
 //!
-//! Always holds: configurations stand in the order of their first runs; no two have the same name.
+//! Always holds: configurations stand in the order of their sides where the runs are one series, and otherwise of their first runs;
+//! no two have the same name.
 //! Not here: which traits a run has (see `traits`).
 
 use measure::RunRecord;
@@ -45,6 +46,12 @@ pub(crate) fn group<'a>(
     runs: impl Iterator<Item = &'a RunRecord>,
     traits: impl Fn(&RunRecord) -> Vec<Trait>,
 ) -> Vec<Configuration<'a>> {
+    let mut runs: Vec<&RunRecord> = runs.collect();
+    let places: Option<Vec<_>> = runs.iter().map(|run| run.series.as_ref()).collect();
+    if places.is_some_and(|places| places.iter().all(|place| place.of == places[0].of)) {
+        // Sides take turns: the first run may be of any, and colours are by side.
+        runs.sort_by_key(|run| run.series.as_ref().map(|place| (place.side.len(), place.side.clone())));
+    }
     let mut found: Vec<Configuration> = Vec::new();
     for run in runs {
         let traits = traits(run);

@@ -267,3 +267,19 @@ fn the_spools_own_name_is_a_place_and_no_setting() {
     assert_eq!([ENTRY.role("spool"), ENTRY.role("storage.proto")], [Role::Place, Role::Reach]);
     assert_eq!(ENTRY.role("readers"), Role::Setting);
 }
+
+#[test]
+fn configurations_of_a_series_are_in_the_order_of_its_sides_whichever_ran_first() {
+    let turn = |target: &str, side: &str, turn| {
+        let place = measure::SeriesPlace { of: RunId("s".to_owned()), side: side.to_owned(), turn };
+        RunRecord { series: Some(place), ..news_run(target, 3, 9_000.0, 0.0) }
+    };
+    let mut runs = vec![turn("/mnt/b", "B", 1), turn("/mnt/a", "A", 2), turn("/mnt/z", "AA", 3)];
+    let names = |runs: &[RunRecord]| -> Vec<String> {
+        figure(runs, "unbatch-mean").lines.into_iter().map(|line| line.name).collect()
+    };
+    let in_order = names(&runs);
+    assert!(in_order[0].contains("/mnt/a") && in_order[2].contains("/mnt/z"), "{in_order:?}");
+    runs[1].series = None;
+    assert!(names(&runs)[0].contains("/mnt/b"), "runs of no one series are as they come");
+}
