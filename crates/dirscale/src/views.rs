@@ -8,14 +8,18 @@ use measure::RunRecord;
 use measure::numbers::count_text;
 use measure::view::{Column, Published, PublishedValue, Row, Section, Table, View};
 
-/// A question of the paper: its heading, what its metric's name ends in, the paper's answer.
-const QUESTIONS: [(&str, &str, &str); 5] = [
-    ("Random lookups, figure 3", "_lookup_random", "1,000 to 2,000"),
-    ("Sequential lookups, figure 3", "_lookup_sequential", "500 to 1,000"),
-    ("Adding and removing, figure 4", "_add_and_remove", "about 1,000"),
-    ("Reading the directory, figure 5", "_readdir", "about 100,000"),
-    ("A day of a news server, figure 6", "", "10,000"),
+/// A question of the paper: its figure and heading, what its metric's name ends in, the paper's answer.
+const QUESTIONS: [(Column, &str, &str); 5] = [
+    (of("Lookups, figure 3", "random"), "_lookup_random", "1,000 to 2,000"),
+    (of("Lookups, figure 3", "sequential"), "_lookup_sequential", "500 to 1,000"),
+    (of("Files, figure 4", "add and remove"), "_add_and_remove", "about 1,000"),
+    (of("Directory, figure 5", "read it whole"), "_readdir", "about 100,000"),
+    (of("News server, figure 6", "a day"), "", "10,000"),
 ];
+
+const fn of(figure: &'static str, title: &'static str) -> Column {
+    Column { group: Some(figure), title }
+}
 
 const PREFIX: &str = "pays_from_files_";
 
@@ -84,7 +88,7 @@ pub(crate) fn views(runs: &[&RunRecord]) -> Vec<Section> {
     let table = Table {
         about: "From how many files subdirectories pay, published and measured".to_owned(),
         of: "Layout",
-        columns: QUESTIONS.iter().map(|(title, ..)| Column { group: None, title }).collect(),
+        columns: QUESTIONS.iter().map(|(column, ..)| *column).collect(),
         rows: std::iter::once(paper).chain(ours).collect(),
         key: "Files in a directory from which the layout is faster than one flat directory, up to the largest size measured. A \
               dash: it is not shown to be faster."
@@ -118,7 +122,7 @@ fn rows(run: &RunRecord, is_named: bool) -> Vec<Row> {
         }
     }
     let row = |slug: &str| {
-        let cell = |(_, ending, _): &(&str, &str, &str)| {
+        let cell = |(_, ending, _): &(Column, &str, &str)| {
             let files = run.metrics.get(&format!("{PREFIX}{slug}{ending}")).copied();
             files.filter(|files| (0.0..1e15).contains(files)).map(|files| count_text(files.round() as u64))
         };

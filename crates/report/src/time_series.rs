@@ -31,6 +31,10 @@ pub(crate) struct TimeSeriesView {
 const SERIES_MAX: usize = 48;
 /// Series of a run that are open at first, besides those with a mark.
 const OPEN: usize = 2;
+/// On a page of more runs than this only those with a mark are: nobody reads dozens.
+const OPEN_RUNS_MAX: usize = 2;
+/// A line of fewer steps is nothing to look at.
+const OPEN_STEPS_MIN: usize = 3;
 
 /// A series with its name.
 struct Named<'r> {
@@ -68,7 +72,10 @@ pub(crate) fn views(runs: &[RunRecord]) -> (Vec<TimeSeriesView>, usize) {
         let all = of_run(record);
         let mut by_operations: Vec<u64> = all.iter().map(|of| of.series.ok.iter().sum()).collect();
         by_operations.sort_unstable_by(|a, b| b.cmp(a));
-        let open_from = by_operations.get(OPEN - 1).copied().unwrap_or(0);
+        let open_from = match runs.len() <= OPEN_RUNS_MAX {
+            true => by_operations.get(OPEN - 1).copied().unwrap_or(0),
+            false => u64::MAX,
+        };
         for named in all {
             if views.len() >= SERIES_MAX {
                 left_out += 1;
@@ -111,7 +118,7 @@ fn view(
         name: named.name.clone(),
         summary: format!("{mean} operations/s over {} s{failures}", grouped(series.wall_s, 1)),
         caption: format!("Rate and latency of the operations that ended within each {step}."),
-        is_open: !notes.is_empty() || ok >= open_from,
+        is_open: !notes.is_empty() || ok >= open_from && series.ok.len() >= OPEN_STEPS_MIN,
         panels,
     })
 }
@@ -256,9 +263,14 @@ mod tests {
         let open = |run: &RunRecord| -> Vec<bool> {
             views(std::slice::from_ref(run)).0.iter().map(|view| view.is_open).collect()
         };
-        assert_eq!(open(&run), [true, true, false]);
+        assert_eq!(open(&run), [true, false, false], "one step is no line");
         run.annotations.push(Annotation { at_s: 15.1, text: "late".to_owned() });
-        assert_eq!(open(&run), [true, true, true]);
+        assert_eq!(open(&run), [true, false, true]);
+        let (of_many, _) = views(&[run.clone(), run.clone(), run]);
+        assert!(
+            of_many.iter().all(|view| view.is_open != view.name.starts_with("delete")),
+            "those with a mark"
+        );
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(crate) struct TableView {
     heads: Vec<Head>,
     /// The lower row, below the groups; empty without any.
     below: Vec<&'static str>,
+    /// Each column by itself, for a page so narrow that a row is a list.
+    names: Vec<String>,
     rows: Vec<RowView>,
     key: String,
 }
@@ -51,7 +53,12 @@ impl TableView {
             cells: row.cells.into_iter().map(|cell| cell.unwrap_or_else(|| "–".to_owned())).collect(),
             published: row.published,
         };
+        let name = |column: &measure::view::Column| match column.group {
+            Some(group) => format!("{group}: {}", column.title),
+            None => column.title.to_owned(),
+        };
         Self {
+            names: table.columns.iter().map(name).collect(),
             heads,
             below: grouped.map(|column| column.title).collect(),
             rows: table.rows.into_iter().map(row).collect(),
@@ -82,5 +89,6 @@ mod tests {
         let heads: Vec<(&str, usize)> = view.heads.iter().map(|head| (head.title, head.columns)).collect();
         assert_eq!(heads, [("rate", 0), ("hit", 2), ("errors", 0), ("time", 1)]);
         assert_eq!(view.below, ["achieved", "offered", "mean"]);
+        assert_eq!(view.names, ["rate", "hit: achieved", "hit: offered", "errors", "time: mean"]);
     }
 }

@@ -18,7 +18,7 @@ fn a_benchmarks_views_are_drawn_in_place_of_phases_curves_and_figures() {
         "Counted by the server.",
         ">294535<",
         r#"colspan="2" class="group">Time, µs<"#,
-        r#"<td class="n">–</td>"#,
+        r#"–</td>"#,
         "All that was asked.",
         r#"class="over-time dashed""#,
         "Dotted, from left to right: begin, half.",
