@@ -79,7 +79,7 @@ pub struct RunRecord {
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
     /// Metrics that the run was to have and that could not be seen: name, and why in a sentence.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub not_seen: BTreeMap<String, String>,
     /// Metrics that answer the run's question, the best first; none: the benchmark's usual one.
     #[serde(default)]

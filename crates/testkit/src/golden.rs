@@ -48,14 +48,13 @@ const KEPT: [&str; 1] = ["offered_per_sec"];
 
 /// Begins of names that are there on some machines, or in some runs, only. The figures of an open loop come from levels at
 /// which the machine was not late.
-const COMES_AND_GOES: [&str; 12] = [
+const COMES_AND_GOES: [&str; 11] = [
     "annotations",
     "cost_",
     "device_",
     "held_per_sec",
     "history_device_",
     "machine_",
-    "not_seen",
     "overall_response_us",
     "pays_from_files_",
     "peak_per_sec",
