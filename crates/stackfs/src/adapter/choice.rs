@@ -1,7 +1,7 @@
 //! What a mount does about the time that wake-ups take: which policy its readers have, and whether CPUs stay awake.
 //!
-//! CPUs stay awake by default for root, in a virtual machine, where a wake-up was measured to be slow. Readers park by
-//! default: that another policy is better was not shown (`results/2026-11-26-readers`). Options by name come first.
+//! CPUs stay awake by default for root, in a virtual machine, where a wake-up was measured to be slow. Where wake-ups are slow and
+//! CPUs may sleep, the reader follows its caller; elsewhere readers park (`results/2026-11-27-readers`). Options by name come first.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -11,8 +11,8 @@ use super::readers::ReaderPolicy;
 use super::{awake, wake_up};
 use crate::mount::options::StackOptions;
 
-/// A wake-up on a CPU that is awake takes 2 to 10 us, one on a CPU that halts in a virtual machine 30 and more.
-const SLOW: Duration = Duration::from_micros(20);
+/// A wake-up on a CPU that is awake takes 2 to 10 us, one on a CPU that halts in a virtual machine 15 and more.
+const SLOW: Duration = Duration::from_micros(12);
 
 /// What a mount does about the time that wake-ups take, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Waiting {
     pub awake: bool,
     /// How long waking a thread took; `None` when it was not measured, or the CPUs were busy.
     pub wake_up: Option<Duration>,
-    /// An option by name left nothing to measure.
+    /// Options by name left nothing to choose.
     pub by_name: bool,
 }
 
@@ -40,7 +40,7 @@ impl Waiting {
     /// Measures what the options leave open, and chooses.
     pub(super) fn choose(options: &StackOptions) -> Self {
         let host = Host {
-            wake_up: options.awake.is_none().then(wake_up::measure).flatten(),
+            wake_up: (options.awake.is_none() || options.readers.is_none()).then(wake_up::measure).flatten(),
             privileged: OpenOptions::new().write(true).open(awake::DEVICE).is_ok(),
             virtual_machine: is_virtual_machine(),
         };
@@ -49,9 +49,10 @@ impl Waiting {
 
     fn chosen(readers: Option<ReaderPolicy>, awake: Option<bool>, host: Host) -> Self {
         let slow = host.wake_up.is_some_and(|cost| cost >= SLOW);
-        let by_name = awake.is_some();
+        let by_name = awake.is_some() && readers.is_some();
         let awake = awake.unwrap_or(slow && host.privileged && host.virtual_machine);
-        Self { readers: readers.unwrap_or(ReaderPolicy::Park), awake, wake_up: host.wake_up, by_name }
+        let fits = if slow && !awake { ReaderPolicy::Follow } else { ReaderPolicy::Park };
+        Self { readers: readers.unwrap_or(fits), awake, wake_up: host.wake_up, by_name }
     }
 }
 
@@ -100,8 +101,17 @@ mod tests {
         assert_eq!(chosen(host(40)), (ReaderPolicy::Park, true));
         assert_eq!(chosen(host(4)), (ReaderPolicy::Park, false));
         assert_eq!(chosen(Host { wake_up: None, ..host(4) }), (ReaderPolicy::Park, false));
-        assert_eq!(chosen(Host { virtual_machine: false, ..host(40) }), (ReaderPolicy::Park, false));
-        assert_eq!(chosen(Host { privileged: false, ..host(40) }), (ReaderPolicy::Park, false));
+    }
+
+    #[test]
+    fn where_wake_ups_are_slow_and_cpus_may_sleep_the_reader_follows_its_caller() {
+        assert_eq!(chosen(Host { virtual_machine: false, ..host(40) }), (ReaderPolicy::Follow, false));
+        assert_eq!(chosen(Host { privileged: false, ..host(40) }), (ReaderPolicy::Follow, false));
+        let refused = Waiting::chosen(None, Some(false), host(40));
+        assert_eq!((refused.readers, refused.awake), (ReaderPolicy::Follow, false));
+        assert_eq!(refused.to_string(), "the reader follows its caller: a wake-up takes 40 us (slow)");
+        let quick = Waiting::chosen(None, Some(false), host(4));
+        assert_eq!((quick.readers, quick.awake), (ReaderPolicy::Park, false));
     }
 
     #[test]
@@ -109,8 +119,6 @@ mod tests {
         let waiting = Waiting::chosen(Some(ReaderPolicy::Free), Some(false), host(40));
         assert_eq!((waiting.readers, waiting.awake), (ReaderPolicy::Free, false));
         assert!(waiting.to_string().ends_with("by option"), "{waiting}");
-        let waiting = Waiting::chosen(None, Some(false), host(40));
-        assert_eq!((waiting.readers, waiting.awake), (ReaderPolicy::Park, false));
         let waiting = Waiting::chosen(None, Some(true), host(4));
         assert_eq!((waiting.readers, waiting.awake), (ReaderPolicy::Park, true));
     }

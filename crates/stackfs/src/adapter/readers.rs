@@ -13,7 +13,8 @@
 //! finally only when the next one arrives: an idle mount wakes no CPU. It also notices the end of the connection, and
 //! releases all threads.
 //!
-//! Always holds: while a thread is parked, a request waits at most two ticks of `TICK_MIN` behind others.
+//! Always holds: while a thread is parked, a request waits at most two ticks of `TICK_MIN` behind others, or of `TICK_FOLLOWED`
+//! where a thread follows.
 //! The count of waiting threads may briefly be wrong by one: then one thread too many waits, or parks later.
 //!
 //! That is the policy `Park`. With `Free` no thread parks. With `Follow` the thread that waits alone also stays on the CPU of
@@ -38,6 +39,9 @@ pub use self::policy::ReaderPolicy;
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;
 const TICK_MIN: Duration = Duration::from_millis(2);
+/// While a thread follows a caller: each tick wakes another CPU from its halt, and the kernel then moves the caller there, away from the
+/// follower. With ticks of 2 ms half of the requests went from one CPU to the other.
+const TICK_FOLLOWED: Duration = Duration::from_millis(8);
 const TICK_MAX: Duration = Duration::from_millis(64);
 
 pub(super) struct Readers {
@@ -215,7 +219,9 @@ impl Readers {
                 continue;
             }
             (looks, parked.looking) = (true, true);
-            let waited = self.woken.wait_timeout(parked, tick);
+            let follows = self.follower.as_ref().is_some_and(Follower::is_bound);
+            let waited =
+                self.woken.wait_timeout(parked, if follows { tick.max(TICK_FOLLOWED) } else { tick });
             let (again, passed) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
             parked = again;
             let taken = self.taken.load(Ordering::Relaxed);
