@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use disk::{Disk, DiskError, DiskOpen};
 
-use crate::format::{HEAD_BYTES, NamesHead, Record, frame, records};
+use crate::format::{HEAD_BYTES, NamesHead, RECORD_BYTES_MAX, Record, frame, records};
 use crate::journal::salt;
 use crate::table::{Body, Extent, Inode, Node, NodeKind, ROOT, Table};
 
@@ -104,10 +104,17 @@ pub(crate) fn read(disk: &dyn Disk, id: u128) -> Result<Option<Checkpoint>, Disk
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    let mut bytes = vec![0; file.length()? as usize];
-    let length = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(length);
-    let Some(head) = NamesHead::decode(&bytes, id) else { return Ok(None) };
+    let mut head = [0; HEAD_BYTES];
+    let read = file.read_at(&mut head, 0)?;
+    let Some(head) = NamesHead::decode(&head[..read], id) else { return Ok(None) };
+    let length = file.length()?;
+    // Longer than its records can be: not one that was written here, and perhaps more than fits in memory.
+    if length > HEAD_BYTES as u64 + head.records.saturating_mul(RECORD_BYTES_MAX as u64) {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
     let records = records(&bytes[HEAD_BYTES..], head.salt).collect();
     Ok(Some(Checkpoint { head, records, bytes: bytes.len() as u64 }))
 }

@@ -292,6 +292,10 @@ impl Engine {
     /// the end that was found never counts again.
     pub(crate) fn begin(&self) -> Result<(), Refusal> {
         self.file.sync()?;
+        // On a full disk there may be no further segment, and a tree that cannot be opened cannot be emptied either.
+        if self.read().space.free_rooms() == 0 {
+            self.free_all_rooms();
+        }
         let durable = self.read().tail.last;
         self.change(|state| state.commit(&Record::Mark { durable }))?;
         let last = self.read().tail.last;

@@ -127,6 +127,12 @@ impl Tail {
         self.used.len()
     }
 
+    /// A checkpoint has all changes there are, and nothing was added since the opening: every room is free.
+    pub(crate) fn free_all_rooms(&mut self, space: &mut Space) {
+        debug_assert!(self.room.is_none());
+        self.used.drain(..).for_each(|room| space.free_room(room.segment));
+    }
+
     /// A checkpoint has all changes up to `sequence`: frees the rooms that hold nothing else.
     pub(crate) fn checkpointed(&mut self, sequence: u64, space: &mut Space) {
         while let (Some(first), Some(next)) = (self.used.front(), self.used.get(1))

@@ -71,7 +71,12 @@ fn shape_of(options: &TreeOptions) -> Result<TreeHead, TreeError> {
 
 /// Whether a directory has a tree, of any version.
 pub fn is_tree(directory: &Path) -> bool {
-    let head = std::fs::File::open(directory.join(HEAD));
+    let path = directory.join(HEAD);
+    // A pipe in its place would be waited for.
+    if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    let head = std::fs::File::open(path);
     let mut magic = [0; 8];
     head.is_ok_and(|mut head| head.read_exact(&mut magic).is_ok() && magic == *TREE_MAGIC)
 }

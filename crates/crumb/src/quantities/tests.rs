@@ -157,7 +157,8 @@ fn every_default_of_a_quantity_is_in_its_help() {
 }
 
 /// Without them something else decides, which their help says.
-const OFF_UNLESS_GIVEN: [&str; 9] = [
+const OFF_UNLESS_GIVEN: [&str; 10] = [
+    "size",
     "until-ci",
     "find-max",
     "feed-bytes",

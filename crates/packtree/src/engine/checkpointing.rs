@@ -28,6 +28,23 @@ impl Engine {
         }
     }
 
+    /// For an opening that has written nothing yet and has synced what it found: with the names written as a whole, no room of the
+    /// journal holds anything else. A failure is only logged.
+    pub(super) fn free_all_rooms(&self) {
+        let bytes = {
+            let state = self.read();
+            checkpoint::encode(&state.table, self.shape.id, state.tail.last)
+        };
+        if let Err(error) = checkpoint::write(&*self.disk, &bytes) {
+            tracing::warn!(place = %self.place, %error, "the names could not be written as a whole");
+            return;
+        }
+        self.checkpoint_bytes.store(bytes.len() as u64, Ordering::Relaxed);
+        let mut state = self.write();
+        let State { tail, space, .. } = &mut *state;
+        tail.free_all_rooms(space);
+    }
+
     /// Writes all names as they are now. One thread does; others find it done.
     pub(super) fn checkpoint(&self) -> Result<(), TreeError> {
         let _alone = match self.checkpointing.try_lock() {

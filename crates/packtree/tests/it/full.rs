@@ -45,6 +45,27 @@ fn a_full_disk_refuses_writes_keeps_what_is_there_and_takes_more_after_a_removal
     assert_eq!(all(&opened(Arc::new(machine))), before);
 }
 
+/// Symptom: each opening took a further segment for the journal, so that a tree on a full disk could be neither opened nor emptied.
+#[test]
+fn a_disk_without_room_for_a_second_segment_still_opens_and_gives_files_up() {
+    let machine = SimulatedDisk::new("machine").with_room(u64::from(SMALL.segment_bytes) + (48 << 10));
+    PackTree::create(&machine, &SMALL).unwrap();
+    for number in 0..12 {
+        let tree = opened(Arc::new(machine.clone()));
+        write(&tree, &format!("file-{number}"), &pattern(1_000, number));
+        if let Some(before) = number.checked_sub(1) {
+            tree.unlink(Path::new(&format!("file-{before}"))).unwrap();
+        }
+        if number % 2 == 0 {
+            tree.close().unwrap();
+        } else {
+            drop(tree);
+        }
+        assert_eq!(check(&machine, |_, _| ()).unwrap().faults, [], "{number}");
+    }
+    assert!(read(&opened(Arc::new(machine)), "file-11") == pattern(1_000, 11));
+}
+
 #[test]
 fn after_a_failed_sync_nothing_is_written_until_the_tree_is_opened_again() {
     let machine = SimulatedDisk::new("machine");

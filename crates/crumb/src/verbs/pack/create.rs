@@ -32,7 +32,7 @@ pub struct CreateArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Space that the store may use of its directory, and of each further one that names no size of its own
+    /// Space to use in the store's directory, and in each --volume without =SIZE; needed unless --tree is given
     #[arg(long, value_name = "SIZE", value_parser = size::<u64>, required_unless_present = "tree")]
     size: Option<u64>,
 
@@ -52,7 +52,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
     block_size: u32,
 
-    /// Blocks per segment [default: 256 segments in the largest directory, of 1 MiB to 1 GiB each]
+    /// Blocks per segment [default: segments of 1 MiB to 1 GiB, at least 16 in the largest directory]
     #[arg(long, value_name = "N", value_parser = count::<u32>)]
     packed_blocks: Option<u32>,
 
@@ -76,6 +76,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
     let Some(size) = args.size else {
         return tree::create(&args.store, args.json.as_ref(), context);
     };
+    tree::refuse(&args.store)?;
     let options = StoreOptions {
         mode: match args.mode {
             ModeArg::Store => Mode::Store,
