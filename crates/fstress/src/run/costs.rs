@@ -3,7 +3,8 @@
 //! 1. Before the directory of the set is made: the free space that the storage reports (FSSTAT).
 //! 2. After each growth of the set: the same again. The largest set counts.
 //! 3. Around each level: system time of this process and the operations that ended, warm-up and last replies included. What a
-//!    server's processes used meanwhile is in the level's `MachineUse`.
+//!    server's processes used meanwhile is in the level's `MachineUse`. The generator of an open loop waits by system calls, whose time
+//!    cannot be told from a local storage's: there it is not given.
 //!
 //! Always holds: a level that is measured again counts once; an error of the storage is left to the next request.
 
@@ -20,6 +21,8 @@ pub(crate) struct CostCounts {
     reach: Reach,
     /// System time of this process and operations, by the number of the level.
     levels: BTreeMap<u32, (Duration, u64)>,
+    /// A level was an open loop.
+    open: bool,
     /// Free bytes and inodes without the set.
     free_before: Option<[u64; 2]>,
     kept: Option<KeptFiles>,
@@ -39,6 +42,8 @@ pub(crate) enum Reach {
     Ranks,
 }
 
+const WAITS_COUNTED: &str = "The generator of an open loop waits by system calls of its own, which cannot be told from those of local storage; --rate max is a \
+    closed loop.";
 const WRITES_UNWATCHED: &str = "A load level writes into files that are there already, so that no bytes stored stand against the device’s.";
 
 impl CostCounts {
@@ -66,7 +71,8 @@ impl CostCounts {
         }
     }
 
-    pub fn level_done(&mut self, number: u32, sys: Duration, operations: u64) {
+    pub fn level_done(&mut self, number: u32, sys: Duration, operations: u64, is_open: bool) {
+        self.open |= is_open;
         self.levels.insert(number, (sys, operations));
     }
 
@@ -79,6 +85,7 @@ impl CostCounts {
         let cpu = match self.reach {
             Reach::Nowhere => return None,
             Reach::Ranks => return Some(StorageCost::unseen(COST_OF_RANKS)),
+            Reach::Here if self.open => Err(WAITS_COUNTED.to_owned()),
             Reach::Here => Ok((sys, operations)),
             Reach::Server => StorageCost::cpu_of_server(&machine.whole, operations),
         };
@@ -99,9 +106,9 @@ mod tests {
         counts.has_grown(10, 20_000, space(960_000, 489));
         counts.has_grown(20, 40_000, space(880_000, 478));
         counts.has_grown(10, 20_000, space(940_000, 488));
-        counts.level_done(1, Duration::from_millis(5), 1_000);
-        counts.level_done(2, Duration::from_secs(9), 1);
-        counts.level_done(2, Duration::from_millis(15), 1_000);
+        counts.level_done(1, Duration::from_millis(5), 1_000, false);
+        counts.level_done(2, Duration::from_secs(9), 1, false);
+        counts.level_done(2, Duration::from_millis(15), 1_000, false);
         let metrics = counts.cost(&MachineLog::default()).unwrap().metrics();
         assert_eq!((metrics["cost_cpu_us"], metrics["cost_disk_per_byte"]), (10.0, 3.0));
         assert_eq!(metrics["cost_inodes_per_file"], 1.1);
@@ -109,6 +116,8 @@ mod tests {
             CostCounts::default().cost(&MachineLog::default()).is_none(),
             "nothing is behind a null target"
         );
+        let open = CostCounts { open: true, ..counts.clone() }.cost(&MachineLog::default()).unwrap();
+        assert!(!open.metrics().contains_key("cost_cpu_us"), "the generator's waiting is in it");
         let of_ranks = CostCounts { reach: Reach::Ranks, ..counts }.cost(&MachineLog::default()).unwrap();
         assert!(of_ranks.metrics().is_empty());
     }

@@ -80,7 +80,7 @@ pub(super) fn measure(
     .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
 
     if let Some((meter, cpu)) = meter {
-        session.costs.level_done(number, cpu.used().sys, measured.steps.total());
+        session.costs.level_done(number, cpu.used().sys, measured.steps.total(), rate.is_some());
         measured.machine = meter.stop();
     }
     if measured.cut_short.is_some() {
