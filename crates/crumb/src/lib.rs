@@ -61,7 +61,7 @@ pub const VERSION: &str = env!("CRUMB_VERSION_TEXT");
     about = "Measure how well storage handles workloads of many small files",
     max_term_width = 100,
     after_help = "\
-At which load does my filer saturate? In three commands:
+At which load does my filer saturate? In three commands, the first of which takes one to two hours:
   crumb run fstress nfs://filer/export --workload web-server --rate auto
   crumb runs show last
   crumb report last -o report.html

@@ -114,7 +114,7 @@ fn a_record_of_a_mount_is_as_before() {
     let (_alone, bench) = (alone(), Bench::in_memory());
     fs::create_dir(bench.path("tree")).unwrap();
     fs::create_dir(bench.path("at")).unwrap();
-    let mut child = bench.started(&["mount", "tree", "at", "-o", "noawake"], "is shown at");
+    let mut child = bench.started(&["mount", "tree", "at", "-o", "noawake,readers=park"], "is shown at");
     for number in 0..20 {
         fs::write(bench.path(&format!("at/{number}")), "x").unwrap();
     }

@@ -30,7 +30,7 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
     let measured = || {
         step(
             format!("crumb run fstress {target} --workload web-server --quick"),
-            "at which load it saturates",
+            "its latency at up to 4,000 requests/s",
         )
     };
     let beside = || match facts.places.iter().skip(1).find(|place| place.kind != "tmpfs") {

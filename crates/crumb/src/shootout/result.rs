@@ -336,7 +336,9 @@ fn sentence(table: &Table) -> String {
     let all = table.rows.len();
     let of = match compared.len() {
         compared if compared == all => counted(all, "workload", "workloads"),
-        compared => format!("the {compared} of {} that were compared", counted(all, "workload", "workloads")),
+        compared => {
+            format!("{} ({all} measured)", counted(compared, "compared workload", "compared workloads"))
+        }
     };
     let mut parts = wins.iter().enumerate().map(|(at, (side, wins))| {
         let name = &table.sides[*side].name;

@@ -289,7 +289,7 @@ fn point_line(point: &LoadPoint) -> String {
         (false, false) => "  INVALID",
     };
     format!(
-        "{asked}: {:>9}/s achieved, mean {:>6} ms, p99 {:>6} ms{verdict}",
+        "{asked}: {:>9}/s achieved, mean {:>5} ms, p99 {:>5} ms{verdict}",
         report::rate_text(point.achieved_per_sec),
         report::ms_text(point.latency_us.mean),
         report::ms_text(point.latency_us.p99),

@@ -79,7 +79,7 @@ fn busy(facts: &Facts) -> Option<Finding> {
         format!(": {}", machine.programs.join(", "))
     };
     let text = format!(
-        "the loops of this page waited {} of their time for a CPU that other programs had{programs}",
+        "these measurements waited {} of their time for a CPU that other programs used{programs}",
         percent_text(machine.lost_to_others)
     );
     Some(Finding::new(

@@ -104,7 +104,7 @@ fn the_sentence_counts_all_workloads_and_a_note_names_those_that_were_not_compar
     let (_, invalid) = plan_and_table([&six(1.0), &[(1.0, false); 6]], RATE);
     table.rows.extend(invalid.rows);
     let (sentence, notes) = (sentence(&table), notes(&table));
-    assert_eq!(sentence, "b is fastest in 1 of the 1 of 2 workloads that were compared.");
+    assert_eq!(sentence, "b is fastest in 1 of 1 compared workload (2 measured).");
     assert!(
         notes[0].contains("1 workload has no figures of two targets")
             && notes[0].contains("postmark (INVALID on b)"),

@@ -39,7 +39,7 @@ pub(super) fn converted_text(directory: &Path, converted: &Converted, took: Dura
     } else {
         let continued = if converted.before.is_half_way() { ", continued" } else { "" };
         format!(
-            "{}{continued}: {} entries and {} subdirectories moved in {:.1} s, {} entries/s",
+            "{}{continued}: {} entries moved, {} subdirectories made or removed, in {:.1} s, {} entries/s",
             state_text(converted.after),
             count_text(converted.entries_moved),
             count_text(converted.subdirectories_moved),

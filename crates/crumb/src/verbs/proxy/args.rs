@@ -19,8 +19,8 @@ Examples:
     curl -x 127.0.0.1:3128 http://example.org/
   In front of a site:
     crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:8080 --origin http://127.0.0.1:80
-  Every setting with its value:
-    crumb proxy --print-config > crumb.toml
+  Every setting with its value, in a file to change:
+    crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:3128 --print-config > crumb.toml
     crumb proxy --config crumb.toml
 
 SIGHUP rereads the file and reopens the log; no connection is dropped. SIGTERM and Ctrl-C let

@@ -28,7 +28,7 @@ use crate::waiting::WaitArgs;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FstressArgs {
-    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or null: for the generator itself
+    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or `null:` for no storage at all
     pub(super) target: Target,
 
     /// Workload: a built-in name (`crumb workload list`), a TOML file, or a directory of value:weight files
