@@ -186,7 +186,7 @@ pub fn section(runs: &[RunRecord]) -> Option<Section> {
             metric(4).map(|bytes| figure_text("B", bytes)),
             metric(5).map(|inodes| grouped(inodes, 2)),
         ];
-        cells.iter().any(Option::is_some).then(|| Row { name, cells, published: false })
+        cells.iter().any(Option::is_some).then_some(Row { name, cells, published: false })
     };
     let mut labels: Vec<&str> = Vec::new();
     for run in runs {
