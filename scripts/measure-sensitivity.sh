@@ -5,7 +5,7 @@
 #   scripts/measure-sensitivity.sh CRUMB DIRECTORY_FOR_RESULTS     (as root; CRUMB: the program, a release build for figures that count)
 #
 # 15 points of about 18 s: 5 minutes. Writes hits.html, hits.svg, hits.csv and points.txt. Settings by environment:
-# RATE (requests/s, default 300), FILES (default 6000, about 63 MB), MEMORY (of the server, MiB, default 24), WARM, MEASURE (2s, 6s),
+# RATE (requests/s, default 300), FILES (default 12000, about 126 MB), MEMORY (of the server, MiB, default 48), WARM, MEASURE (2s, 6s),
 # VALUES (of memory-hit), LINES (of disk-hit), IMAGES (where the image is made, default /var/tmp: a real disk).
 set -euo pipefail
 crumb=$(realpath "${1:?usage: scripts/measure-sensitivity.sh CRUMB DIRECTORY}")
@@ -36,7 +36,7 @@ else
     echo "no control group for memory: the server's cache cannot be limited" >&2
     exit 1
 fi
-echo "${MEMORY:-24}M" >"$limit"
+echo "${MEMORY:-48}M" >"$limit"
 truncate -s 2G "$work/image"
 mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$work/image"
 # Without direct I/O the image would be cached a second time, outside of the group.
@@ -53,7 +53,7 @@ done
 [ -n "${url:-}" ] || { cat "$work/server.txt" >&2; exit 1; }
 status=0
 "$crumb" run fstress "$url" --rate "${RATE:-300}" --vary "memory-hit=${VALUES:-0..1/0.25}" --lines "disk-hit=${LINES:-0,0.5,1}" \
-    --files "${FILES:-6000}" --warm "${WARM:-2s}" --measure "${MEASURE:-6s}" --no-store --report "$results/hits.html" \
+    --files "${FILES:-12000}" --warm "${WARM:-2s}" --measure "${MEASURE:-6s}" --no-store --report "$results/hits.html" \
     --svg "$results/hits.svg" --csv "$results/hits.csv" >"$results/points.txt" 2>"$results/progress.txt" || status=$?
 cat "$results/points.txt"
 # 3: some point is INVALID, which the figure shows.
