@@ -25,8 +25,8 @@ pub struct Now {
 }
 
 /// Splits that all runs together may take: a run takes some 9,000 with blocks of 1 KiB, and 140,000 with 4 KiB.
-const SPLITS_MAX: u64 = 2_000_000;
-const RUNS: std::ops::RangeInclusive<u64> = 16..=200;
+const SPLITS_MAX: u64 = 4_000_000;
+const RUNS: std::ops::RangeInclusive<u64> = 16..=400;
 /// Of the most leaves that an index can name, how many there are when it refuses a name: 0.55 to 0.6 by simulation.
 const USED_SHARE: f64 = 0.6;
 /// The largest blocks that are simulated. An index of larger ones has millions of leaves.
