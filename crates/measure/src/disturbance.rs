@@ -113,7 +113,7 @@ pub struct MachineUse {
     pub throttled: Duration,
     /// The other processes that used most: name, how many of that name, CPU time.
     pub named: Vec<(String, u32, Duration)>,
-    /// What the servers on this machine used that the run talks to; none where there is none, or its processes cannot be seen.
+    /// What the servers that the run talks to used; none where no server runs on this machine, or its processes cannot be seen.
     pub servers: Option<ProcessUse>,
 }
 

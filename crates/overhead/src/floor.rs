@@ -115,7 +115,7 @@ pub(crate) struct FloorDaemon {
 }
 
 impl FloorDaemon {
-    /// Mounts one in a directory of its own in `lower`. The error says why there is none.
+    /// Mounts a floor on a new directory in `lower`. The error says why it cannot.
     pub fn start(lower: &Path, config: &OverheadConfig, command: FloorCommand) -> Result<Self, String> {
         let text = |error: &dyn std::error::Error| measure::error_chain(error);
         let root: Arc<dyn FileSystem> = Arc::new(LocalFs::open(lower).map_err(|error| text(&error))?);

@@ -64,7 +64,7 @@ impl PackTree {
     /// Opens a tree. `place` is how a user knows it. One that is damaged is opened to be read: see [`PackTree::faults`].
     ///
     /// # Errors
-    /// When there is none, another process uses it, or the disk cannot be read.
+    /// When there is no tree, another process uses it, or the disk cannot be read.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &TreeOptions,

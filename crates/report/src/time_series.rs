@@ -31,7 +31,7 @@ pub(crate) struct TimeSeriesView {
 const SERIES_MAX: usize = 48;
 /// Series of a run that are open at first, besides those with a mark.
 const OPEN: usize = 2;
-/// On a page of more runs than this only those with a mark are: nobody reads dozens.
+/// On a page with more runs than this, only the runs with a mark are open at first.
 const OPEN_RUNS_MAX: usize = 2;
 /// A line of fewer steps is nothing to look at.
 const OPEN_STEPS_MIN: usize = 3;

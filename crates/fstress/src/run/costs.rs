@@ -61,7 +61,7 @@ impl CostCounts {
         self.free_before = space.map(|space| [space.bytes_free, space.files_free]);
     }
 
-    /// The set has grown to `files` files of so many bytes.
+    /// The set has grown to `files` files of `bytes` bytes in all.
     pub fn has_grown(&mut self, files: u64, bytes: u64, space: Option<Fsstat>) {
         let Some(([bytes_free, files_free], now)) = self.free_before.zip(space) else { return };
         let disk_bytes = bytes_free.saturating_sub(now.bytes_free);
