@@ -236,7 +236,9 @@ fn key(runs: &[RunRecord], shown: &[usize]) -> String {
     }
     if shown.iter().any(|at| *at >= 2) {
         key.push(
-            "On disk: what the file system had less free with the files there, directories and metadata included.".to_owned(),
+            "On disk: what the file system had less free with the files there, directories and metadata included, and what other programs \
+             wrote or removed there meanwhile."
+                .to_owned(),
         );
     }
     key.extend(reasons(runs));

@@ -6,6 +6,11 @@ use rustix::io::Errno;
 
 use crate::BuildError;
 
+/// Of which file a call was; of the directory itself nothing more is said.
+fn of_file(name: &str) -> String {
+    if name == "." { String::new() } else { format!(" of '{name}'") }
+}
+
 /// Why a run ended, or could not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,13 +19,13 @@ pub enum OverheadError {
     #[error(transparent)]
     Storage(#[from] FsError),
     /// A measured system call failed.
-    #[error("{place}: {call} of '{name}' failed")]
+    #[error("{place}: {call}{} failed", of_file(name))]
     Call {
         /// The directory.
         place: String,
         /// The system call.
         call: &'static str,
-        /// The file in it.
+        /// The file in it, or `.`.
         name: String,
         /// What it said.
         source: Errno,

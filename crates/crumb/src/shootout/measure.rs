@@ -77,19 +77,21 @@ impl Measuring<'_> {
     pub fn all(&self) -> Outcome {
         let sides = self.plan.sides.len();
         let mut cells = vec![vec![Measured::default(); sides]; self.plan.rows.len()];
-        let (begun, mut done) = (Instant::now(), 0);
+        let mut progress = Progress::of(self.plan);
         for round in 0..self.plan.rounds {
             for (row, planned) in self.plan.rows.iter().enumerate() {
                 let order = TurnOrder { sides, seed: self.plan.seed.wrapping_add(row as u64) };
                 for side in order.of_round(round) {
-                    let Planned::Ready { cell, command, .. } = &planned.cells[side] else { continue };
-                    done += 1;
+                    let Planned::Ready { cell, command, forecast } = &planned.cells[side] else { continue };
+                    let expected = self.plan.seconds_of(forecast);
                     if cells[row][side].failed.is_some() {
+                        progress.left_out(expected);
                         continue;
                     }
                     let place = Place { row, side, cell: &**cell, command };
                     let ended = self.turn(&place, &mut cells[row]);
-                    self.report(&place, &cells[row][side], done, begun);
+                    progress.ran(expected);
+                    self.report(&place, &cells[row][side], &progress);
                     if let Err(error) = ended {
                         return Outcome { cells, error: Some(error) };
                     }
@@ -214,7 +216,7 @@ impl Measuring<'_> {
     }
 
     /// A line for each run, with what is left.
-    fn report(&self, place: &Place<'_>, cell: &Measured, done: usize, begun: Instant) {
+    fn report(&self, place: &Place<'_>, cell: &Measured, progress: &Progress) {
         let (side, row) = (&self.plan.sides[place.side], &self.plan.rows[place.row].row);
         let runs = self.plan.runs();
         let figure = match (&cell.failed, cell.runs.last()) {
@@ -224,9 +226,65 @@ impl Measuring<'_> {
                 .map_or_else(String::new, |(name, value)| super::result::rate_text(&run.metric(name), value)),
             (None, None) => "nothing measured".to_owned(),
         };
-        let left = begun.elapsed().as_secs_f64() / done as f64 * runs.saturating_sub(done) as f64;
-        let left = if done < runs { format!("; about {} left", span(left)) } else { String::new() };
-        let line = format!("{}, {} on {}: {figure}{left}", of_all(done, runs), row.name, side.name);
+        let left = match progress.seconds_left() {
+            Some(left) => format!("; about {} left", span(left)),
+            None => String::new(),
+        };
+        let line = format!("{}, {} on {}: {figure}{left}", of_all(progress.done, runs), row.name, side.name);
         note(self.context, wrapped("", &line).trim_end());
+    }
+}
+
+/// How far it is. Workloads differ in length, so what is left is reckoned from what was foreseen of each, and from how much longer
+/// than that those took which are done.
+struct Progress {
+    begun: Instant,
+    /// Runs that are over or were left out.
+    done: usize,
+    /// What was foreseen of those that ran, in seconds.
+    foreseen: f64,
+    /// What was foreseen of those to come.
+    to_come: f64,
+}
+
+impl Progress {
+    fn of(plan: &Plan) -> Self {
+        Self { begun: Instant::now(), done: 0, foreseen: 0.0, to_come: plan.seconds() }
+    }
+
+    fn ran(&mut self, expected: f64) {
+        self.foreseen += expected;
+        self.left_out(expected);
+    }
+
+    fn left_out(&mut self, expected: f64) {
+        self.done += 1;
+        self.to_come -= expected;
+    }
+
+    /// Nothing at the end.
+    fn seconds_left(&self) -> Option<f64> {
+        left_of(self.begun.elapsed().as_secs_f64(), self.foreseen, self.to_come)
+    }
+}
+
+/// What is left of a plan of which `foreseen` took `taken`.
+fn left_of(taken: f64, foreseen: f64, to_come: f64) -> Option<f64> {
+    let is_over = to_come <= f64::EPSILON * foreseen.max(1.0) * 1e3;
+    (!is_over && foreseen > 0.0).then(|| taken / foreseen * to_come)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::left_of;
+
+    /// Symptom: before the long workloads at the end of a plan, the time left was that of as many short ones.
+    #[test]
+    fn the_time_left_follows_from_what_each_workload_was_foreseen_to_take() {
+        // Two of ten seconds took 30 s; one of a hundred seconds is to come.
+        assert_eq!(left_of(30.0, 20.0, 100.0), Some(150.0));
+        assert_eq!(left_of(30.0, 20.0, 0.0), None);
+        assert_eq!(left_of(30.0, 20.0, 20.0 - 10.0 - 10.0 + 1e-15), None, "rounding leaves nothing");
+        assert_eq!(left_of(30.0, 0.0, 10.0), None);
     }
 }

@@ -118,16 +118,21 @@ impl Plan {
     }
 
     /// How long one run of a cell takes, about, and never longer than the limit.
-    fn seconds_of(&self, forecast: &Forecast) -> f64 {
+    pub fn seconds_of(&self, forecast: &Forecast) -> f64 {
         let of_operations = forecast.operations.map(|operations| operations as f64 / OPERATIONS_PER_SEC);
         let seconds = forecast.seconds.map(|seconds| seconds.most).or(of_operations);
         let limit = self.limit.as_secs_f64();
         seconds.map_or(limit, |seconds| seconds.min(limit))
     }
 
+    /// How long all runs take, about.
+    pub fn seconds(&self) -> f64 {
+        let of_a_round: f64 = self.forecasts().map(|forecast| self.seconds_of(forecast)).sum();
+        of_a_round * f64::from(self.rounds)
+    }
+
     /// How many cells, how long, how many bytes: the line at the start.
     pub fn totals(&self) -> String {
-        let seconds: f64 = self.forecasts().map(|forecast| self.seconds_of(forecast)).sum();
         let bytes: u64 = self.forecasts().filter_map(|forecast| forecast.bytes).sum();
         let at_once = self.forecasts().filter_map(|forecast| forecast.bytes).max().unwrap_or(0);
         let rounds = u64::from(self.rounds);
@@ -139,7 +144,7 @@ impl Plan {
             counted(self.cells(), "cell", "cells"),
             counted(self.rounds as usize, "round", "rounds"),
             counted(self.runs(), "run", "runs"),
-            span(seconds * rounds as f64),
+            span(self.seconds()),
             span(self.limit.as_secs_f64()),
             bytes_text(bytes.saturating_mul(rounds)),
             bytes_text(at_once),

@@ -11,6 +11,8 @@ use super::output::has_no_shape;
 pub const WIDTH: usize = 80;
 /// Columns that names take in [`named`].
 const NAME_WIDTH: usize = 24;
+/// The longest name for which [`named_list`] makes room.
+const LONG_NAME: usize = 50;
 
 /// A table with a line under its heads; the first `left` columns hold words, the others figures. Gaps are wide
 /// where [`WIDTH`] allows it.
@@ -63,6 +65,17 @@ pub fn wrapped(first: &str, text: &str) -> String {
 pub fn named(name: &str, value: &str) -> String {
     let width = NAME_WIDTH.max(name.chars().count() + 2);
     wrapped(&format!("{name:<width$}"), value)
+}
+
+/// The same of several, with all values in one column; a name longer than [`LONG_NAME`] does not move the others' values.
+pub fn named_list(pairs: &[(String, String)]) -> String {
+    let longest = pairs.iter().map(|(name, _)| name.chars().count()).filter(|length| *length <= LONG_NAME).max();
+    let width = NAME_WIDTH.max(longest.unwrap_or(0) + 2);
+    let line = |(name, value): &(String, String)| {
+        let width = width.max(name.chars().count() + 2);
+        wrapped(&format!("{name:<width$}"), value)
+    };
+    pairs.iter().map(line).collect()
 }
 
 /// `text`, if need be cut to `width` columns and an ellipsis put for the rest.
@@ -186,6 +199,19 @@ mod tests {
     fn a_long_name_is_still_apart_from_its_value() {
         assert_eq!(named("Verdict", "VALID"), format!("{:<24}VALID\n", "Verdict"));
         assert_eq!(named(&"n".repeat(30), "1"), format!("{}  1\n", "n".repeat(30)));
+    }
+
+    #[test]
+    fn values_of_one_list_stand_in_one_column_but_those_of_very_long_names() {
+        let pair = |name: &str| (name.to_owned(), "1".to_owned());
+        let columns = |names: &[&str]| -> Vec<Option<usize>> {
+            let pairs: Vec<_> = names.iter().map(|name| pair(name)).collect();
+            named_list(&pairs).lines().map(|line| line.find('1')).collect()
+        };
+        assert_eq!(columns(&["Verdict", "Rate"]), [Some(24), Some(24)]);
+        let (long, longer) = ("n".repeat(LONG_NAME), "n".repeat(LONG_NAME + 1));
+        assert_eq!(columns(&["Rate", &long]), [Some(LONG_NAME + 2), Some(LONG_NAME + 2)]);
+        assert_eq!(columns(&["Rate", &longer]), [Some(24), Some(LONG_NAME + 3)]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use measure::{
 };
 use report::{bytes_text, count_text, figure_text, ms_text, number_text, number_text_beside, rate_text};
 
-use super::layout::{counted, folded, grid, named, shortened, wrapped};
+use super::layout::{counted, folded, grid, named, named_list, shortened, wrapped};
 use crate::declarations::REGISTRY;
 
 /// Leaves room for seven figures in a line of the terminal.
@@ -272,6 +272,22 @@ pub fn answer(record: &RunRecord) -> String {
 pub fn summary(record: &RunRecord) -> String {
     let is_valid = record.verdict.valid;
     let mut text = if is_valid { answer(record) } else { verdict(&record.verdict) };
+    let mut lines = figures(record);
+    if is_valid {
+        lines.push(("Verdict".to_owned(), "VALID".to_owned()));
+    }
+    text.push_str(&named_list(&lines));
+    if is_valid {
+        text.push_str(&reasons(&record.verdict));
+    }
+    if !record.complete {
+        text.push_str(&named("Incomplete", "cut short; this is what was measured so far"));
+    }
+    text
+}
+
+/// The run's figures, each with its title.
+fn figures(record: &RunRecord) -> Vec<(String, String)> {
     let metric = |name: &str| record.metrics.get(name).copied();
     // If a saturation point was found, it equals the highest rate held: print it once.
     let held_again = metric("saturation_per_sec").is_some();
@@ -281,6 +297,7 @@ pub fn summary(record: &RunRecord) -> String {
         .filter(|name| record.metric(name).unit == "us")
         .filter_map(metric)
         .collect();
+    let mut lines = Vec::new();
     for name in record.metrics_in_order().filter(|name| !(held_again && *name == "held_per_sec")) {
         let Some(value) = metric(name) else { continue };
         let declared = record.metric(name);
@@ -288,15 +305,9 @@ pub fn summary(record: &RunRecord) -> String {
         let hint = if name == "held_per_sec" { held_hint(record, value) } else { "" };
         // As in "4,000/s" and "0.412 ms".
         let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
-        text.push_str(&named(&declared.title, &format!("{number}{gap}{unit}{hint}")));
+        lines.push((declared.title.clone(), format!("{number}{gap}{unit}{hint}")));
     }
-    if is_valid {
-        text.push_str(&verdict(&record.verdict));
-    }
-    if !record.complete {
-        text.push_str(&named("Incomplete", "cut short; this is what was measured so far"));
-    }
-    text
+    lines
 }
 
 /// What to think of the highest rate held where no saturation point was found.
@@ -323,10 +334,12 @@ pub fn us_text(us: f64) -> String {
 
 /// Whether to believe a run, and why not.
 pub fn verdict(verdict: &Verdict) -> String {
-    if verdict.valid && verdict.reasons.is_empty() {
-        return named("Verdict", "VALID");
-    }
-    let mut text = named("Verdict", if verdict.valid { "VALID" } else { "INVALID because" });
+    named("Verdict", if verdict.valid { "VALID" } else { "INVALID because" }) + &reasons(verdict)
+}
+
+/// A verdict's reasons and remarks, a line each.
+fn reasons(verdict: &Verdict) -> String {
+    let mut text = String::new();
     for (fatal, bullet) in [(true, "  - "), (false, "  note: ")] {
         for reason in verdict.reasons.iter().filter(|reason| reason.fatal == fatal) {
             text.push_str(&wrapped(bullet, &reason.text));
@@ -335,7 +348,10 @@ pub fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// The faults of each point that the run's verdict does not mention already, then the first few remarks. A remark that
+/// In place of a level's reason that the run's verdict gives.
+const UNDER_VERDICT: &str = "for the reason given under Verdict";
+
+/// The faults of each point, those that the run's verdict mentions by a reference to it, then the first few remarks. A remark that
 /// several points share is printed once.
 fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
     let mut text = String::new();
@@ -343,8 +359,12 @@ fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
     for point in points {
         for reason in &point.verdict.reasons {
             if reason.fatal {
-                if !run.reasons.iter().any(|of_run| of_run.text.contains(&reason.text)) {
-                    text.push_str(&wrapped(&format!("{} {}: ", mark(point), load_name(point)), &reason.text));
+                let said = run.reasons.iter().any(|of_run| of_run.text.contains(&reason.text));
+                let why = if said { UNDER_VERDICT } else { &reason.text };
+                let line = wrapped(&format!("{} {}: ", mark(point), load_name(point)), why);
+                // Of several reasons that the verdict gives, one line.
+                if !text.ends_with(&line) {
+                    text.push_str(&line);
                 }
             } else if let Some((_, sharing)) = remarks.iter_mut().find(|(remark, _)| *remark == reason.text) {
                 sharing.push(point);

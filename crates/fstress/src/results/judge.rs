@@ -493,6 +493,14 @@ pub(crate) fn was_spoilt_by_others(point: &LoadPoint) -> bool {
     [GENERATOR_LATE, GENERATOR_BUSY, MACHINE_DISTURBED].iter().any(|code| point.verdict.has(code))
 }
 
+/// What made a level INVALID, in a few words: of each reason what stands before its figures.
+pub(crate) fn briefly(point: &LoadPoint) -> String {
+    let first = |text: &str| text.split_once(": ").map_or(text, |(first, _)| first).to_owned();
+    let reasons = point.verdict.reasons.iter().filter(|reason| reason.fatal);
+    let texts: Vec<String> = reasons.map(|reason| first(&reason.text)).collect();
+    format!("INVALID ({})", texts.join("; "))
+}
+
 /// Says of a level that it was measured again, and why.
 pub(crate) fn note_repeat(point: &mut LoadPoint, why: &str) {
     point.verdict.remark(MEASURED_AGAIN, format!("measured again, as it was {why}"));

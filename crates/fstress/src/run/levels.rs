@@ -87,7 +87,7 @@ fn search(
             if holds(point) || !judge::was_spoilt_by_others(point) || tries_left == 0 {
                 break;
             }
-            let why = point.verdict.to_string();
+            let why = judge::briefly(point);
             (session.tell)(Event::Note(format!("{rate}/s is measured again: {why}")));
             level = LevelAsked { number, after: level_after, spoilt: Some(why), ..next_level(session, rate) };
         }
@@ -108,7 +108,7 @@ fn repeat_spoilt_answers(
     while let Some(index) = judge::answer_to_repeat(&session.points, &session.config.load) {
         let point = &session.points[index];
         let Some(rate) = point.offered_per_sec else { return Ok(()) };
-        let why = point.verdict.to_string();
+        let why = judge::briefly(point);
         (session.tell)(Event::Note(format!("{rate}/s is measured again, as the answer rests on it: {why}")));
         if needs_files && index != last {
             session.resize(planner, rate)?;

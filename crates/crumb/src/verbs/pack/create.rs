@@ -17,7 +17,9 @@ use crate::quantities::{count, size};
 
 /// Create an empty store
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    override_usage = "crumb pack create --size <SIZE> [OPTIONS] <STORE>\n       crumb pack create --tree <STORE>",
+    after_help = "\
 Examples:
   Ten gigabytes in a directory:
     crumb pack create /srv/objects --size 10G
@@ -26,7 +28,8 @@ Examples:
   A cache that evicts when it is full, in blocks as in the KOTETU paper:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
   A file tree for benchmarks of pack:/srv/spool, which grows as it is filled:
-    crumb pack create /srv/spool --tree")]
+    crumb pack create /srv/spool --tree"
+)]
 pub struct CreateArgs {
     /// Directory of the store; created if missing
     #[arg(id = "place", value_name = "STORE")]

@@ -9,7 +9,9 @@ use crate::forecast::{Forecast, Levels, Seconds};
 impl FstressArgs {
     pub(super) fn forecast(&self, target: &Target, config: &FstressConfig) -> Forecast {
         let (least, most) = config.load.levels_expected();
-        let files = config.files_max();
+        let is_null = matches!(target, Target::Null);
+        // Nothing is stored there.
+        let files = if is_null { Some(0) } else { config.files_max() };
         let raw = config.raw.as_ref().map(|raw| format!("; requests go to {}-rank-N.csv", raw.display()));
         Forecast {
             benchmark: "fstress",
@@ -30,7 +32,7 @@ impl FstressArgs {
             besides: besides(files, config),
             files,
             bytes: files.map(|files| config.workload.bytes_expected(files) as u64),
-            work_directory: config.workload.needs_files().then(|| config.set_name.clone()),
+            work_directory: (!is_null && config.workload.needs_files()).then(|| config.set_name.clone()),
             is_kept: config.keep != Keep::Remove,
             ..Forecast::default()
         }
@@ -52,6 +54,9 @@ fn besides(files: Option<u64>, config: &FstressConfig) -> String {
 
 pub(super) fn would_leave(config: &FstressConfig, target: &Target) -> String {
     let set = &config.set_name;
+    if matches!(target, Target::Null) {
+        return "nothing".to_owned();
+    }
     match config.keep {
         Keep::Remove => format!("{set} in {target}; `crumb clean {target}` removes it"),
         Keep::Keep | Keep::Reuse => format!("{set} in {target}, which is kept; --reuse takes it up again"),
