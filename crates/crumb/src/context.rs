@@ -223,7 +223,7 @@ impl Context {
     pub fn store_with_runs(&self) -> anyhow::Result<Store> {
         self.existing_store()?.with_context(|| {
             format!(
-                "{}: no runs yet; make one with `crumb run fstress`, or name another store with --store FILE",
+                "{}: no runs yet, as this file is not there; make one with `crumb run fstress`, or name another store with --store FILE",
                 self.store.display()
             )
         })

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, named, wrapped};
+use crate::openers::directory_is_there;
 use crate::outcome::OutputArgs;
 use crate::output::{print, say, write_to};
 use crate::series::SeriesArgs;
@@ -114,7 +115,7 @@ impl Forecast {
         let timed = match (self.seconds, self.operations) {
             (Some(seconds), _) => Some(seconds.text()),
             (None, Some(operations)) => Some(format!(
-                "{} operations, {} at {} a second",
+                "{} operations, as fast as the target answers ({} at {} a second)",
                 count_text(operations),
                 span(operations as f64 / OPERATIONS_PER_SEC),
                 count_text(OPERATIONS_PER_SEC as u64)
@@ -245,6 +246,7 @@ pub fn show(
         let dry = DryRun { dry_run: true, runs_max, total, sides: forecasts, writes };
         let json = serde_json::to_string_pretty(&dry).context("cannot write the forecast as JSON")? + "\n";
         write_to(path, &json)?;
+        forecasts.iter().try_for_each(|forecast| directory_is_there(&forecast.target))?;
         return Ok(ExitStatus::Fine);
     }
     let mut text: String = forecasts.iter().map(Forecast::lines).collect();
@@ -264,6 +266,7 @@ pub fn show(
         text.push_str(&named("  writes", &writes.join(", ")));
     }
     print(&text)?;
+    forecasts.iter().try_for_each(|forecast| directory_is_there(&forecast.target))?;
     if !context.quiet {
         say("Nothing was done; leave out --dry-run to run it.");
     }

@@ -66,11 +66,12 @@ At which load does my filer saturate? In three commands, the first of which take
   crumb runs show last
   crumb report last -o report.html
 
-No filer at hand? In another terminal:
+No filer at hand? In another terminal, which prints the nfs:// URL to use:
   crumb serve dir /tmp/scratch
 
 Counts are written 20000, 20k or 1.5M; sizes 512, 64KiB (of 1024 bytes) or 64k (of 1000 bytes); times
-1.5s, 200ms, 2m or 1h; lists 500,1000,4000. A comma never separates thousands.
+1.5s, 200ms, 2m or 1h; lists 500,1000,4000. In arguments a comma separates values and
+never thousands, as it does in output.
 
 Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID, 130 interrupted."
 )]

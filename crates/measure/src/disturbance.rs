@@ -139,7 +139,7 @@ struct CpuCounts {
 /// What [`MachineLog::metrics`] emits.
 pub const MACHINE_METRICS: [MetricDeclaration; 5] = [
     MetricDeclaration::percent("machine_lost_to_others_percent", "Time lost to other processes"),
-    MetricDeclaration::percent("machine_run_delay_percent", "Waited for a CPU"),
+    MetricDeclaration::percent("machine_run_delay_percent", "Waited for a CPU, for any reason"),
     MetricDeclaration::percent("machine_others_cpu_percent", "CPU used by other processes, of one CPU"),
     MetricDeclaration::percent("machine_stolen_percent", "CPU time stolen"),
     MetricDeclaration::percent("machine_throttled_percent", "Throttled by a CPU quota"),

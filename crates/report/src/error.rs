@@ -98,7 +98,7 @@ pub enum ReportError {
         path: String,
     },
     /// No run is named so.
-    #[error("no run begins or ends with {wanted:?}; `crumb runs list` shows the {runs} there are")]
+    #[error("no run begins or ends with {wanted:?}; `crumb runs list` shows all runs in the store ({runs})")]
     NoRun {
         /// What was asked for.
         wanted: String,

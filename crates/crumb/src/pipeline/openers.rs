@@ -149,6 +149,17 @@ fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
     Err(wrong.context(BadUsage))
 }
 
+/// Looks whether a directory that is to be measured is there; of other targets nothing is known without opening them.
+///
+/// # Errors
+/// When it is not, or is no directory.
+pub fn directory_is_there(target: &str) -> anyhow::Result<()> {
+    match target.parse() {
+        Ok(Target::Directory(path)) if !path.is_dir() => Err(anyhow!(cannot_use(&path))),
+        _ => Ok(()),
+    }
+}
+
 /// What to say of a directory that cannot be opened, with what was probably meant.
 pub fn cannot_use(path: &Path) -> String {
     let shown = path.display();

@@ -69,7 +69,8 @@ pub fn named(name: &str, value: &str) -> String {
 
 /// The same of several, with all values in one column; a name longer than [`LONG_NAME`] does not move the others' values.
 pub fn named_list(pairs: &[(String, String)]) -> String {
-    let longest = pairs.iter().map(|(name, _)| name.chars().count()).filter(|length| *length <= LONG_NAME).max();
+    let longest =
+        pairs.iter().map(|(name, _)| name.chars().count()).filter(|length| *length <= LONG_NAME).max();
     let width = NAME_WIDTH.max(longest.unwrap_or(0) + 2);
     let line = |(name, value): &(String, String)| {
         let width = width.max(name.chars().count() + 2);

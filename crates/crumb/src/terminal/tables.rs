@@ -37,13 +37,17 @@ pub fn load_points(record: &RunRecord) -> String {
         if points.is_empty() {
             continue;
         }
-        let (title, head) = match kind {
-            LoopKind::Open => {
-                ("Latency in ms, of all requests that were due; rates in requests a second", "offered")
-            }
-            LoopKind::Closed => {
-                ("CLOSED LOOP: latency in ms from the send; not comparable with offered rates", "outstanding")
-            }
+        let (title, head, rate) = match kind {
+            LoopKind::Open => (
+                "Latency in ms, of all requests that were due; rates in requests a second",
+                "offered",
+                "achieved",
+            ),
+            LoopKind::Closed => (
+                "CLOSED LOOP: latency in ms from the send; not comparable with offered rates",
+                "outstanding",
+                "ops/s",
+            ),
         };
         let rows: Vec<Vec<String>> = points
             .iter()
@@ -53,7 +57,7 @@ pub fn load_points(record: &RunRecord) -> String {
                 row
             })
             .collect();
-        let heads = ["", head, "achieved", "mean", "sd", "p50", "p90", "p99", "p99.9", "max"];
+        let heads = ["", head, rate, "mean", "sd", "p50", "p90", "p99", "p99.9", "max"];
         text.push_str(&format!(
             "{title}\n{}{}\n",
             grid(&heads, 1, &rows),
@@ -125,7 +129,7 @@ pub fn operations(point: &LoadPoint) -> String {
             ]
         })
         .collect();
-    let heads = ["op", "mix %", "asked", "mean", "sd", "p99", "time %", "tried", "again", "lost", "failed"];
+    let heads = ["op", "mix %", "sent %", "mean", "sd", "p99", "time %", "tried", "again", "lost", "failed"];
     let mut text = format!("Operations at {}; latency in ms\n{}", load_name(point), grid(&heads, 1, &rows));
     for (name, stats) in ops.iter().filter(|(_, stats)| !stats.errors.is_empty()) {
         let errors: Vec<String> =

@@ -30,7 +30,7 @@ use crate::signals::{self, Leaving};
 ///
 /// Reads what the kernel says to every user, times short loops of single operations in a scratch directory of the target, in /dev/shm
 /// and in the directory for temporary files, and prints one page: findings, the heaviest first, which kinds of program will suffer,
-/// and the command to type next. Needs no privileges. The scratch directories are removed.
+/// and the command to type next. Needs no privileges. It writes some megabytes into the scratch directories and removes them.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {

@@ -15,6 +15,7 @@ use crate::exit::ExitStatus;
 use crate::layout::counted;
 use crate::output::{Destination, destination, note, print};
 
+/// List, show, export, import and delete stored runs. A RUN is an id, its unique beginning or end, or `last`
 #[derive(Args, Debug)]
 pub struct RunsArgs {
     #[command(subcommand)]

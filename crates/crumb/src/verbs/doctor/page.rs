@@ -169,8 +169,9 @@ impl Page {
     fn measured(&self) -> String {
         let places = &self.facts.places;
         let Some(here) = places.first().filter(|here| !here.basics.is_empty()) else { return String::new() };
-        let mut heads = vec!["one thread, a second", "here", "one takes", "slowest batch"];
-        heads.extend(places.iter().skip(1).map(|place| place.name.as_str()));
+        let mut heads = vec!["one thread", "here /s", "one takes", "slowest batch"];
+        let others: Vec<String> = places.iter().skip(1).map(|place| format!("{} /s", place.name)).collect();
+        heads.extend(others.iter().map(String::as_str));
         let rate = |us: Option<f64>| us.map_or("-".to_owned(), |us| rate_text(1e6 / us.max(1e-3)));
         let ops = BasicOp::ALL.into_iter().filter(|op| here.us(*op).is_some());
         let row = |op: BasicOp| {

@@ -39,7 +39,8 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::<u64>, required_unless_present = "tree")]
     size: Option<u64>,
 
-    /// Create a file tree instead: names in a journal, contents in one file that grows; for targets pack:STORE and `crumb pack check`
+    /// Create a file tree instead, for programs that rename, append and link: names in a journal, contents in one file that grows. Both
+    /// kinds are targets pack:STORE
     #[arg(long, conflicts_with_all = ["size", "volume", "mode", "block_size", "packed_blocks", "object_mean"])]
     tree: bool,
 
@@ -55,7 +56,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
     block_size: u32,
 
-    /// Blocks per segment [default: segments of 1 MiB to 1 GiB, at least 16 in the largest directory]
+    /// Blocks per segment [default: by the size: segments of 1 MiB to 1 GiB, so that the largest directory holds at least 16 of them]
     #[arg(long, value_name = "N", value_parser = count::<u32>)]
     packed_blocks: Option<u32>,
 

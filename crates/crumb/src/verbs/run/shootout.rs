@@ -13,6 +13,7 @@ pub use self::flags::ShootoutArgs;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::wrapped;
+use crate::openers::directory_is_there;
 use crate::output::{can_be_written, is_same_place, note, print, refuse_store, say, write_to};
 use crate::shootout::hooks::Hooks;
 use crate::shootout::measure::{Measuring, Outcome};
@@ -66,6 +67,7 @@ impl ShootoutArgs {
             Some(path) => write_to(path, &format!("{:#}\n", plan.json()))?,
             None => print(&plan.text())?,
         }
+        plan.sides.iter().try_for_each(|side| directory_is_there(&side.target.to_string()))?;
         note(context, "Nothing was done; leave out --dry-run to run it.");
         Ok(ExitStatus::Fine)
     }

@@ -16,7 +16,10 @@ pub(super) fn list(context: &Context, json: Option<&Destination>) -> anyhow::Res
     if runs.is_empty() {
         note(
             context,
-            &format!("{}: no runs yet; make one with `crumb run fstress`", context.store.display()),
+            &format!(
+                "{}: no runs yet, as this file is not there; make one with `crumb run fstress`, or name another store with --store FILE",
+                context.store.display()
+            ),
         );
         return Ok(());
     }

@@ -34,7 +34,7 @@ use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::forecast::span;
 use crate::layout::wrapped;
-use crate::openers::open_transport;
+use crate::openers::{directory_is_there, open_transport};
 use crate::outcome::{OutputArgs, Run};
 use crate::output::{note, print, say, write_to};
 use crate::pipeline::Around;
@@ -64,6 +64,7 @@ pub fn run(
             Some(path) => write_to(path, &format!("{:#}\n", plan.json()))?,
             None => print(&plan.text())?,
         }
+        directory_is_there(&args.target.to_string())?;
         note(context, "Nothing was done; leave out --dry-run to run it.");
         return Ok(ExitStatus::Fine);
     }
