@@ -56,7 +56,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("http-cache-rules", &[]),
     ("webcache", &["http-cache-rules", "packstore", "sys", "measure"]),
     ("report", &["measure"]),
-    ("testkit", &["disk", "files", "measure"]),
+    ("testkit", &["disk", "files", "fuse", "measure"]),
 ];
 /// They join the others and may import all of them.
 const BINARIES: &[&str] = &["crumb", "crumb-mpi"];

@@ -5,7 +5,7 @@
 //! that a file that is created, written and closed takes as many. What was written stays in the kernel's cache of pages, so that
 //! reading it is no request.
 //!
-//! One thread waits for requests. Not here: `stackfs`'s reader policies, and keeping CPUs awake.
+//! One thread waits for requests, or with a ring one of each CPU. Not here: `stackfs`'s reader policies, and keeping CPUs awake.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -14,16 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, SessionACL, TimeOrNow, WriteFlags,
-};
 use rustix::mount::MountFlags;
 
 use crate::nodes::{Change, Nodes};
-use crate::{NewMount, detach};
+use crate::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, NewMount, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, Session, TimeOrNow, Transport, WriteFlags, detach,
+};
 
 /// The type that its mounts have.
 pub const FLOOR_TYPE: &str = "fuse.crumb-floor";
@@ -39,35 +38,53 @@ const GENERATION: Generation = Generation(0);
 #[derive(Debug)]
 pub struct Floor {
     place: PathBuf,
-    /// It ends with the connection.
+    /// Its threads end with the connection, which may outlive this value: programs may still use it.
     _session: BackgroundSession,
+    transport: Transport,
 }
 
 impl Floor {
-    /// Mounts one at `place`, an empty directory; it answers when this returns. Its users: the one who mounts.
+    /// Mounts one at `place`, an empty directory, served over the device; it answers when this returns. Its users: the one who mounts.
     ///
     /// # Errors
     /// Where FUSE cannot be mounted: no device, not root and no fusermount3, no capability.
     pub fn mount(place: &Path) -> io::Result<Self> {
-        let mut config = Config::default();
-        let volume = Volume::new();
-        let session = if rustix::process::geteuid().is_root() {
-            let flags = MountFlags::NODEV | MountFlags::NOSUID;
-            let new = NewMount { source: Path::new(SOURCE), subtype: SUBTYPE, allow_other: false, flags };
-            let connection = new.at(place)?;
-            fuser::Session::from_fd(volume, connection, SessionACL::Owner, config).inspect_err(|_| {
-                // Not served, it would only be in the way.
-                drop(detach(place, true));
-            })?
-        } else {
-            config.mount_options = vec![
-                MountOption::FSName(SOURCE.to_owned()),
-                MountOption::Subtype(SUBTYPE.to_owned()),
-                MountOption::DefaultPermissions,
-            ];
-            fuser::Session::new(volume, place, &config)?
+        Self::mount_over(place, Transport::Device)
+    }
+
+    /// The same by a transport of choice.
+    ///
+    /// # Errors
+    /// As [`Self::mount`], and where a ring is wanted and cannot be used.
+    pub fn mount_over(place: &Path, transport: Transport) -> io::Result<Self> {
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        let new = NewMount {
+            source: Path::new(SOURCE),
+            subtype: SUBTYPE,
+            allow_other: false,
+            default_permissions: true,
+            flags,
         };
-        Ok(Self { place: place.to_owned(), _session: session.spawn()? })
+        let connection = new.at(place)?;
+        let owner = Some(rustix::process::geteuid().as_raw());
+        let config = Config { threads: 1, owner, transport };
+        let served = || -> io::Result<BackgroundSession> {
+            let session = Session::new(Volume::new(), connection, &config)?;
+            match session.refusal() {
+                Some(reason) => Err(io::Error::other(reason.to_owned())),
+                None => session.spawn(),
+            }
+        };
+        let session = served().inspect_err(|_| {
+            // Not served, it would only be in the way.
+            drop(detach(place, true));
+        })?;
+        Ok(Self { place: place.to_owned(), _session: session, transport })
+    }
+
+    /// By what its requests come.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 }
 
@@ -118,21 +135,21 @@ impl Volume {
     }
 }
 
-fn answer_entry(found: Result<FileAttr, Errno>, reply: ReplyEntry) {
+fn answer_entry(found: Result<FileAttr, Errno>, reply: ReplyEntry<'_>) {
     match found {
         Ok(attributes) => reply.entry(&BELIEVED, &attributes, GENERATION),
         Err(errno) => reply.error(errno),
     }
 }
 
-fn answer_attributes(found: Result<FileAttr, Errno>, reply: ReplyAttr) {
+fn answer_attributes(found: Result<FileAttr, Errno>, reply: ReplyAttr<'_>) {
     match found {
         Ok(attributes) => reply.attr(&BELIEVED, &attributes),
         Err(errno) => reply.error(errno),
     }
 }
 
-fn answer(done: Result<(), Errno>, reply: ReplyEmpty) {
+fn answer(done: Result<(), Errno>, reply: ReplyEmpty<'_>) {
     match done {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
@@ -147,14 +164,13 @@ impl Filesystem for Volume {
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_DONT_MASK
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
-        let offered = config.capabilities();
-        let _ = config.add_capabilities(wanted & offered);
-        let _ = config.set_max_write(DATA_BYTES_MAX);
-        let _ = config.set_max_readahead(DATA_BYTES_MAX);
+        config.add_capabilities(wanted);
+        config.set_max_write(DATA_BYTES_MAX);
+        config.set_max_readahead(DATA_BYTES_MAX);
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry<'_>) {
         answer_entry(self.nodes().look_up(parent.0, name), reply);
     }
 
@@ -162,7 +178,7 @@ impl Filesystem for Volume {
         self.nodes().forget(ino.0, nlookup);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr<'_>) {
         answer_attributes(self.nodes().attributes(ino.0), reply);
     }
 
@@ -178,11 +194,7 @@ impl Filesystem for Volume {
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
+        reply: ReplyAttr<'_>,
     ) {
         let modified = mtime.map(|time| match time {
             TimeOrNow::SpecificTime(time) => time,
@@ -200,7 +212,7 @@ impl Filesystem for Volume {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        reply: ReplyEntry,
+        reply: ReplyEntry<'_>,
     ) {
         answer_entry(self.make(request, parent, name, mode & !umask, true), reply);
     }
@@ -213,7 +225,7 @@ impl Filesystem for Volume {
         mode: u32,
         umask: u32,
         _flags: i32,
-        reply: ReplyCreate,
+        reply: ReplyCreate<'_>,
     ) {
         match self.make(request, parent, name, mode & !umask, false) {
             Ok(attributes) => {
@@ -224,11 +236,11 @@ impl Filesystem for Volume {
         }
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty<'_>) {
         answer(self.nodes().remove(parent.0, name, false), reply);
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty<'_>) {
         answer(self.nodes().remove(parent.0, name, true), reply);
     }
 
@@ -240,7 +252,7 @@ impl Filesystem for Volume {
         newparent: INodeNo,
         newname: &OsStr,
         flags: RenameFlags,
-        reply: ReplyEmpty,
+        reply: ReplyEmpty<'_>,
     ) {
         if !flags.is_empty() {
             return reply.error(Errno::EINVAL);
@@ -248,7 +260,7 @@ impl Filesystem for Volume {
         answer(self.nodes().rename((parent.0, name), (newparent.0, newname)), reply);
     }
 
-    fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen<'_>) {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 
@@ -261,7 +273,7 @@ impl Filesystem for Volume {
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
+        reply: ReplyData<'_>,
     ) {
         match self.nodes().read(ino.0, offset, size) {
             Ok(bytes) => reply.data(bytes),
@@ -279,7 +291,7 @@ impl Filesystem for Volume {
         _write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
+        reply: ReplyWrite<'_>,
     ) {
         match self.nodes().write(ino.0, offset, data) {
             // A request holds less than 4 GiB.
@@ -295,7 +307,7 @@ impl Filesystem for Volume {
         _ino: INodeNo,
         _fh: FileHandle,
         _owner: LockOwner,
-        reply: ReplyEmpty,
+        reply: ReplyEmpty<'_>,
     ) {
         reply.error(Errno::ENOSYS);
     }
@@ -308,16 +320,23 @@ impl Filesystem for Volume {
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
-        reply: ReplyEmpty,
+        reply: ReplyEmpty<'_>,
     ) {
         reply.ok();
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty<'_>,
+    ) {
         reply.ok();
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen<'_>) {
         match self.nodes().list(ino.0) {
             Ok(listed) => {
                 let mut listings = self.listings();
@@ -336,7 +355,7 @@ impl Filesystem for Volume {
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        mut reply: ReplyDirectory<'_>,
     ) {
         let listings = self.listings();
         let Some(listed) = listings.open.get(&fh.0) else { return reply.error(Errno::EBADF) };
@@ -354,7 +373,7 @@ impl Filesystem for Volume {
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        mut reply: ReplyDirectoryPlus<'_>,
     ) {
         let listings = self.listings();
         let Some(listed) = listings.open.get(&fh.0) else { return reply.error(Errno::EBADF) };
@@ -379,13 +398,13 @@ impl Filesystem for Volume {
         _ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
-        reply: ReplyEmpty,
+        reply: ReplyEmpty<'_>,
     ) {
         self.listings().open.remove(&fh.0);
         reply.ok();
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs<'_>) {
         let free = 1 << 20;
         reply.statfs(2 * free, free, free, 2 * free, free, 4096, 255, 4096);
     }
@@ -397,14 +416,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn files_live_in_memory_until_it_is_dropped() {
-        if !testkit::need::fuse() {
-            return;
-        }
-        let place = tempfile::tempdir().unwrap();
-        let at = place.path();
-        let floor = Floor::mount(at).unwrap();
+    /// Everything that the floor can do.
+    fn use_it(at: &Path, floor: Floor) {
         fs::create_dir(at.join("d")).unwrap();
         for number in 0..500 {
             fs::write(at.join(format!("d/f{number}")), format!("{number}")).unwrap();
@@ -426,5 +439,59 @@ mod tests {
         drop(floor);
         assert_eq!(fs::read_dir(at).unwrap().count(), 0);
         drop(file);
+    }
+
+    #[test]
+    fn files_live_in_memory_until_it_is_dropped() {
+        if !testkit::need::fuse() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        use_it(place.path(), Floor::mount(place.path()).unwrap());
+    }
+
+    #[test]
+    fn over_io_uring_it_is_the_same() {
+        let place = tempfile::tempdir().unwrap();
+        let begin = || Floor::mount_over(place.path(), Transport::Ring).unwrap();
+        let Some(floor) = testkit::with_fuse_ring(begin) else { return };
+        assert_eq!(floor.transport(), Transport::Ring);
+        use_it(place.path(), floor);
+    }
+
+    #[test]
+    fn over_io_uring_files_are_longer_than_buffers_and_callers_on_all_cpus_are_served() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        let begin = || Floor::mount_over(at, Transport::Ring).unwrap();
+        let Some(floor) = testkit::with_fuse_ring(begin) else { return };
+        std::thread::scope(|scope| {
+            for thread in 0..8u8 {
+                scope.spawn(move || {
+                    let bytes: Vec<u8> = (0..1_000_003u32).map(|at| (at / 7) as u8 ^ thread).collect();
+                    for round in 0..20 {
+                        let path = at.join(format!("{thread}-{round}"));
+                        fs::write(&path, &bytes).unwrap();
+                        // What is read comes from the daemon and not from the kernel's pages.
+                        let file = fs::File::open(&path).unwrap();
+                        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+                        assert!(fs::read(&path).unwrap() == bytes, "{}", path.display());
+                        fs::remove_file(&path).unwrap();
+                    }
+                });
+            }
+        });
+        drop(floor);
+    }
+
+    #[test]
+    fn a_ring_that_is_switched_off_is_said_and_nothing_stays_mounted() {
+        let place = tempfile::tempdir().unwrap();
+        let begin = || Floor::mount_over(place.path(), Transport::Ring).map(drop);
+        let Some(refused) = testkit::without_fuse_ring(begin) else { return };
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("enable_uring"), "{error}");
+        let mounted = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!mounted.contains(&place.path().display().to_string()));
     }
 }

@@ -7,7 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::time::SystemTime;
 
 use foldhash::fast::RandomState;
-use fuser::{Errno, FileAttr, FileType, INodeNo};
+
+use crate::{Errno, FileAttr, FileType, INodeNo};
 
 /// The root's number, by the protocol.
 pub(crate) const ROOT: u64 = 1;
@@ -68,7 +69,6 @@ impl Node {
             atime: self.modified,
             mtime: self.modified,
             ctime: self.changed,
-            crtime: self.changed,
             kind,
             perm: self.permissions,
             nlink: links,
@@ -76,7 +76,6 @@ impl Node {
             gid: self.owner.1,
             rdev: 0,
             blksize: 4096,
-            flags: 0,
         }
     }
 }

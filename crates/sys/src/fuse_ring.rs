@@ -1,14 +1,15 @@
-//! One queue of FUSE over io_uring (Linux 6.14 and later): requests come as completions, and a reply takes the next request with it.
+//! FUSE over io_uring (Linux 6.14 and later): requests come as completions, and a reply takes the next request with it.
 //!
 //! ```text
-//! register: SQE (two buffers: header 288 B, payload) for each entry of the queue of one CPU
+//! register: SQE (two buffers: header 288 B, payload) for each entry, each in the queue of one CPU
 //! request:  CQE, header and payload are filled in -> answer -> SQE COMMIT_AND_FETCH -> next CQE
+//! end:      CQE with ENOTCONN for each entry
 //! ```
 //!
-//! Always holds: the kernel writes to an entry's buffers only between a commit and the completion that follows it, and they are never
-//! freed, as it may keep their addresses after the ring was closed. Payload buffers have at least 72 KiB: the largest request is a
-//! SETXATTR of 64 KiB, and a smaller buffer would be overrun.
-//! Not here: /dev/fuse, to which INIT, FORGET and INTERRUPT still come; what is answered.
+//! Always holds: the kernel writes to an entry's buffers only between a commit and the completion that follows it. Buffers of an entry
+//! that has not come to its end are never freed, as the kernel may keep their addresses after the ring was closed. Payload buffers have
+//! at least 72 KiB: the largest request is a SETXATTR of 64 KiB, and a smaller buffer would be overrun.
+//! Not here: /dev/fuse, to which INIT, FORGET and INTERRUPT still come; what is answered; threads.
 //! Source: include/uapi/linux/fuse.h (7.42), Documentation/filesystems/fuse/fuse-io-uring.rst.
 
 #![expect(unsafe_code, reason = "io-uring takes submissions that name buffers, and has none for FUSE")]
@@ -38,12 +39,16 @@ struct Header {
     reserved: u64,
 }
 
-/// Buffers of one entry; the kernel has their addresses.
+/// One entry of a queue; the kernel has the addresses of its buffers.
 struct Entry {
+    /// The queue: the CPU of its callers.
+    queue: u16,
     header: *mut Header,
     payload: *mut [u8],
     /// `struct iovec`, two: read when the entry is registered.
-    vectors: [libc::iovec; 2],
+    vectors: Box<[libc::iovec; 2]>,
+    /// The kernel may use the buffers.
+    is_registered: bool,
 }
 
 /// A request, as the kernel gave it.
@@ -69,46 +74,60 @@ pub struct RingReply {
     pub bytes: usize,
 }
 
-/// The queue of one CPU, served by the thread that made it.
-pub struct FuseQueue {
+/// Entries of some queues, served by the thread that made it.
+pub struct FuseRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<Entry>,
-    device: OwnedFd,
-    queue: u16,
+    /// Completions that came while the entries were registered: which entry, and its result.
+    early: Vec<(usize, i32)>,
+    device: Option<OwnedFd>,
 }
 
-impl FuseQueue {
-    /// For the queue of this CPU, with `depth` entries.
+impl FuseRing {
+    /// With one entry in each of these queues; a queue can be named more than once.
     ///
     /// # Errors
-    /// When io_uring cannot be used, or a payload would be too small.
-    pub fn new(device: OwnedFd, queue: u16, depth: u32, payload_bytes: usize) -> io::Result<Self> {
-        if payload_bytes < PAYLOAD_BYTES_MIN {
+    /// When io_uring cannot be used, memory is short, or a payload would be too small.
+    pub fn new(queues: &[u16], payload_bytes: usize) -> io::Result<Self> {
+        if payload_bytes < PAYLOAD_BYTES_MIN || queues.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let count = u32::try_from(queues.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder()
             .setup_single_issuer()
-            .setup_cqsize(2 * depth)
-            .build(depth.next_power_of_two())?;
-        let entries = (0..depth).map(|_| Entry::new(payload_bytes)).collect();
-        Ok(Self { ring, entries, device, queue })
+            .setup_cqsize(2 * count.next_power_of_two())
+            .build(count.next_power_of_two())?;
+        let entries =
+            queues.iter().map(|queue| Entry::new(*queue, payload_bytes)).collect::<io::Result<_>>()?;
+        Ok(Self { ring, entries, early: Vec::new(), device: None })
     }
 
-    /// Offers all entries to the kernel. Requests come once every queue has one.
+    /// Offers all entries to the connection that `device` reads. Requests come once every possible CPU has an entry.
     ///
     /// # Errors
-    /// When the kernel takes no entries.
-    pub fn register(&mut self) -> io::Result<()> {
+    /// When the kernel does not take them. It may have taken some: then the connection has to be ended.
+    pub fn register(&mut self, device: OwnedFd) -> io::Result<()> {
+        self.device = Some(device);
         for at in 0..self.entries.len() {
             self.push(at, REGISTER, 0)?;
+            self.entries[at].is_registered = true;
         }
-        self.ring.submit().map(drop)
+        self.ring.submit()?;
+        // An entry that was refused has completed by now, and one that was taken perhaps too.
+        let completions = self.ring.completion();
+        self.early
+            .extend(completions.map(|completion| (completion.user_data() as usize, completion.result())));
+        match self.early.iter().find(|(_, result)| *result < 0) {
+            Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
+            None => Ok(()),
+        }
     }
 
     fn push(&mut self, at: usize, command: u32, commit_id: u64) -> io::Result<()> {
         let mut bytes = [0u8; 128];
         bytes[0] = OPCODE_URING_CMD;
-        bytes[4..8].copy_from_slice(&self.device.as_raw_fd().to_ne_bytes());
+        let device = self.device.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        bytes[4..8].copy_from_slice(&device.as_raw_fd().to_ne_bytes());
         bytes[8..12].copy_from_slice(&command.to_ne_bytes());
         let entry = &self.entries[at];
         if command == REGISTER {
@@ -118,7 +137,7 @@ impl FuseQueue {
         bytes[32..40].copy_from_slice(&(at as u64).to_ne_bytes());
         // `struct fuse_uring_cmd_req`: flags, commit_id, qid.
         bytes[56..64].copy_from_slice(&commit_id.to_ne_bytes());
-        bytes[64..66].copy_from_slice(&self.queue.to_ne_bytes());
+        bytes[64..66].copy_from_slice(&entry.queue.to_ne_bytes());
         // SAFETY: both are 128 plain bytes, `Entry128` being the kernel's `struct io_uring_sqe` and the 64 bytes after it.
         let entry: squeue::Entry128 = unsafe { std::mem::transmute(bytes) };
         let mut submissions = self.ring.submission();
@@ -131,34 +150,42 @@ impl FuseQueue {
     /// # Errors
     /// When the kernel refuses an entry or a reply.
     pub fn serve(&mut self, mut answer: impl FnMut(RingRequest<'_>) -> RingReply) -> io::Result<()> {
-        let mut done = Vec::with_capacity(self.entries.len());
+        let mut done = std::mem::take(&mut self.early);
         loop {
+            for (at, result) in done.drain(..) {
+                match result {
+                    0.. => {
+                        let commit_id = self.entries[at].answer(&mut answer);
+                        self.push(at, COMMIT_AND_FETCH, commit_id)?;
+                    }
+                    _ => self.ended(at, -result)?,
+                }
+            }
+            if !self.entries.iter().any(|entry| entry.is_registered) {
+                return Ok(());
+            }
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            done.extend(
-                self.ring
-                    .completion()
-                    .map(|completion| (completion.user_data() as usize, completion.result())),
-            );
-            for (at, result) in done.drain(..) {
-                match -result {
-                    0 => {}
-                    libc::ENOTCONN | libc::ECANCELED | libc::ENODEV => return Ok(()),
-                    errno if errno > 0 => return Err(io::Error::from_raw_os_error(errno)),
-                    _ => {}
-                }
-                let commit_id = self.entries[at].answer(&mut answer);
-                self.push(at, COMMIT_AND_FETCH, commit_id)?;
-            }
+            let completions = self.ring.completion();
+            done.extend(completions.map(|completion| (completion.user_data() as usize, completion.result())));
+        }
+    }
+
+    /// An entry has come to its end, with the connection or by an error.
+    fn ended(&mut self, at: usize, errno: i32) -> io::Result<()> {
+        self.entries[at].is_registered = false;
+        match errno {
+            libc::ENOTCONN | libc::ECANCELED | libc::ENODEV | libc::ECONNABORTED => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 }
 
 impl Entry {
-    fn new(payload_bytes: usize) -> Self {
+    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
         let header: Header = Header {
             in_out: [0; 128],
             op_in: [0; 128],
@@ -168,20 +195,21 @@ impl Entry {
             padding: 0,
             reserved: 0,
         };
-        // Leaked: the kernel has their addresses for as long as the connection lives.
-        let header: *mut Header = Box::leak(Box::new(header));
-        let payload: &'static mut [u8] = Box::leak(vec![0u8; payload_bytes].into_boxed_slice());
-        let vectors = [
+        let mut payload = Vec::new();
+        payload.try_reserve_exact(payload_bytes)?;
+        payload.resize(payload_bytes, 0);
+        let (header, payload) = (Box::into_raw(Box::new(header)), Box::into_raw(payload.into_boxed_slice()));
+        let vectors = Box::new([
             libc::iovec { iov_base: header.cast(), iov_len: size_of::<Header>() },
-            libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() },
-        ];
-        Self { header, payload: &raw mut *payload, vectors }
+            libc::iovec { iov_base: payload.cast(), iov_len: payload.len() },
+        ]);
+        Ok(Self { queue, header, payload, vectors, is_registered: false })
     }
 
     /// Answers the request that is in the buffers; its commit number is returned.
     fn answer(&mut self, answer: &mut impl FnMut(RingRequest<'_>) -> RingReply) -> u64 {
-        // SAFETY: both were leaked and have no other owner. The completion that led here gave them back from the kernel, which writes
-        // to them again after the next commit, when these references are gone.
+        // SAFETY: both came from boxes that this entry alone owns, and live as long as it. The completion that led here gave them back
+        // from the kernel, which writes to them again after the next commit, when these references are gone.
         let (header, payload) = unsafe { (&mut *self.header, &mut *self.payload) };
         let commit_id = header.commit_id;
         let payload_bytes = (header.payload_bytes as usize).min(payload.len());
@@ -197,14 +225,37 @@ impl Entry {
     }
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.is_registered {
+            // The kernel may still write to them.
+            return;
+        }
+        // SAFETY: both came from `Box::into_raw` in `new`, nothing else frees them, and the kernel has given them back: the entry was
+        // never offered, or its last completion has come.
+        unsafe {
+            drop(Box::from_raw(self.header));
+            drop(Box::from_raw(self.payload));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_buffer_that_the_largest_request_would_overrun_is_refused() {
-        let device = std::fs::File::open("/dev/null").unwrap().into();
-        let refused = FuseQueue::new(device, 0, 1, PAYLOAD_BYTES_MIN - 1).err().unwrap();
+        let refused = FuseRing::new(&[0], PAYLOAD_BYTES_MIN - 1).err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(FuseRing::new(&[], PAYLOAD_BYTES_MIN).err().unwrap().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn what_is_no_connection_takes_no_entries() {
+        // Where io_uring is forbidden there is nothing to be seen.
+        let Ok(mut ring) = FuseRing::new(&[0, 0, 1], PAYLOAD_BYTES_MIN) else { return };
+        let file = std::fs::File::open("/proc/self/exe").unwrap().into();
+        assert!(ring.register(file).is_err());
     }
 }

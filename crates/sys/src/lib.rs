@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `arrivals` | when what a socket received had arrived | generators of open loops |
 //! | `file_flags` | an inode's extended flags | the stackable file system |
-//! | `fuse_ring` (a feature) | a queue of FUSE over io_uring(7) | an example of the FUSE transports |
+//! | `fuse_device` (a feature) | what `/dev/fuse` does beside reading and writing | FUSE file systems |
+//! | `fuse_ring` (a feature) | FUSE over io_uring(7) | FUSE file systems |
 //! | `idle_class` | the idle scheduling class of a thread | the stackable file system |
 //! | `reads` (a feature) | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
 //! | `short_slice` | a short time slice for a thread | generators of open loops |
@@ -13,6 +14,8 @@
 
 mod arrivals;
 mod file_flags;
+#[cfg(feature = "fuse-device")]
+pub mod fuse_device;
 #[cfg(feature = "fuse-ring")]
 pub mod fuse_ring;
 mod idle_class;

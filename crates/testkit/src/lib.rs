@@ -13,6 +13,7 @@
 //! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where the test says
 //! is_ordinary_user  runs a test again in a child without privileges, where it was started as root
+//! with_fuse_ring  begins a mount while FUSE over io_uring is switched on
 //! need            what a test needs of the machine: where it is missing, the test is listed as skipped, or fails in CI
 //! ```
 //!
@@ -28,6 +29,7 @@ mod law;
 mod loop_image;
 pub mod need;
 mod ordinary_user;
+mod ring_switch;
 mod slow_fuse;
 mod tmpfs;
 
@@ -42,5 +44,6 @@ pub use law::{Fault, HeldUp, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;
 pub use ordinary_user::is_ordinary_user;
+pub use ring_switch::{with_fuse_ring, without_fuse_ring};
 pub use slow_fuse::SlowFuse;
 pub use tmpfs::Tmpfs;

@@ -29,6 +29,8 @@ pub const SKIPPED: &str = "CRUMB_TESTS_SKIPPED";
 pub enum HostFeature {
     /// `/dev/fuse`, which this process may open, as root.
     Fuse,
+    /// FUSE over io_uring: Linux 6.14 and later.
+    FuseRing,
     /// Loop devices, and file systems mounted from them; a small tmpfs, too.
     Mounts,
     /// Mount and network namespaces.
@@ -48,8 +50,9 @@ pub enum HostFeature {
 }
 
 impl HostFeature {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Fuse,
+        Self::FuseRing,
         Self::Mounts,
         Self::Namespaces,
         Self::IoUring,
@@ -64,6 +67,7 @@ impl HostFeature {
     pub fn name(self) -> &'static str {
         match self {
             Self::Fuse => "fuse",
+            Self::FuseRing => "fuse-ring",
             Self::Mounts => "mounts",
             Self::Namespaces => "namespaces",
             Self::IoUring => "io-uring",

@@ -9,20 +9,26 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyWrite, Request, TimeOrNow, WriteFlags,
+use fuse::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
+    NewMount, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyWrite, Request, Session, TimeOrNow, Transport, WriteFlags,
 };
+use rustix::mount::MountFlags;
 use tempfile::TempDir;
 
 use crate::need;
 
 /// A mounted one.
 pub struct SlowFuse {
-    /// Unmounts when it is dropped, before the folder goes.
-    _session: BackgroundSession,
     folder: TempDir,
+}
+
+impl Drop for SlowFuse {
+    fn drop(&mut self) {
+        // Before the folder goes. Its threads end with it.
+        drop(fuse::detach(self.folder.path(), true));
+    }
 }
 
 impl SlowFuse {
@@ -37,11 +43,19 @@ impl SlowFuse {
 
     fn mount(delay: Duration) -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("crumb-slow").tempdir()?;
-        let mut config = Config::default();
-        config.mount_options =
-            vec![MountOption::FSName("slow".to_owned()), MountOption::Subtype("slow".to_owned())];
-        let session = fuser::Session::new(Volume::new(delay), folder.path(), &config)?.spawn()?;
-        Ok(Self { _session: session, folder })
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        let new = NewMount {
+            source: Path::new("slow"),
+            subtype: "slow",
+            allow_other: false,
+            default_permissions: false,
+            flags,
+        };
+        let connection = new.at(folder.path())?;
+        let mounted = Self { folder };
+        let config = Config { threads: 1, owner: None, transport: Transport::Device };
+        Session::new(Volume::new(delay), connection, &config)?.spawn()?;
+        Ok(mounted)
     }
 
     /// Where it is mounted.
@@ -114,7 +128,6 @@ impl Nodes {
             atime: time,
             mtime: time,
             ctime: time,
-            crtime: time,
             kind: if node.names.is_some() { FileType::Directory } else { FileType::RegularFile },
             perm: node.permissions,
             nlink: 1,
@@ -122,7 +135,6 @@ impl Nodes {
             gid: node.owner.1,
             rdev: 0,
             blksize: 4096,
-            flags: 0,
         })
     }
 
@@ -164,14 +176,14 @@ impl Nodes {
     }
 }
 
-fn answer_entry(found: Result<FileAttr, Errno>, reply: ReplyEntry) {
+fn answer_entry(found: Result<FileAttr, Errno>, reply: ReplyEntry<'_>) {
     match found {
         Ok(attributes) => reply.entry(&NOT_KEPT, &attributes, GENERATION),
         Err(errno) => reply.error(errno),
     }
 }
 
-fn answer(done: Result<(), Errno>, reply: ReplyEmpty) {
+fn answer(done: Result<(), Errno>, reply: ReplyEmpty<'_>) {
     match done {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
@@ -179,11 +191,11 @@ fn answer(done: Result<(), Errno>, reply: ReplyEmpty) {
 }
 
 impl Filesystem for Volume {
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry<'_>) {
         answer_entry(self.late().find(parent, name), reply);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr<'_>) {
         match self.late().attributes(ino.0) {
             Ok(attributes) => reply.attr(&NOT_KEPT, &attributes),
             Err(errno) => reply.error(errno),
@@ -202,11 +214,7 @@ impl Filesystem for Volume {
         _mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<fuser::BsdFileFlags>,
-        reply: ReplyAttr,
+        reply: ReplyAttr<'_>,
     ) {
         let mut nodes = self.late();
         if let Some(node) = nodes.all.get_mut(&ino.0) {
@@ -228,7 +236,7 @@ impl Filesystem for Volume {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        reply: ReplyEntry,
+        reply: ReplyEntry<'_>,
     ) {
         answer_entry(self.late().make(request, parent, name, mode & !umask, true), reply);
     }
@@ -241,7 +249,7 @@ impl Filesystem for Volume {
         mode: u32,
         umask: u32,
         _flags: i32,
-        reply: ReplyCreate,
+        reply: ReplyCreate<'_>,
     ) {
         match self.late().make(request, parent, name, mode & !umask, false) {
             Ok(attributes) => {
@@ -251,11 +259,11 @@ impl Filesystem for Volume {
         }
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty<'_>) {
         answer(self.late().remove(parent, name), reply);
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty<'_>) {
         answer(self.late().remove(parent, name), reply);
     }
 
@@ -268,7 +276,7 @@ impl Filesystem for Volume {
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
+        reply: ReplyData<'_>,
     ) {
         let nodes = self.at_once();
         let bytes = nodes.all.get(&ino.0).map_or(&[][..], |node| &node.bytes);
@@ -287,7 +295,7 @@ impl Filesystem for Volume {
         _write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
+        reply: ReplyWrite<'_>,
     ) {
         let mut nodes = self.at_once();
         let Some(node) = nodes.all.get_mut(&ino.0) else { return reply.error(Errno::ESTALE) };
@@ -307,13 +315,20 @@ impl Filesystem for Volume {
         _ino: INodeNo,
         _fh: FileHandle,
         _owner: LockOwner,
-        reply: ReplyEmpty,
+        reply: ReplyEmpty<'_>,
     ) {
         // The kernel stops asking.
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty<'_>,
+    ) {
         let _nodes = self.late();
         reply.ok();
     }
@@ -324,7 +339,7 @@ impl Filesystem for Volume {
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        mut reply: ReplyDirectory<'_>,
     ) {
         let mut nodes = self.late();
         let parent = nodes.all.get(&ino.0).map_or(ROOT, |node| node.parent);
