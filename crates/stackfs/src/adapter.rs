@@ -1,12 +1,11 @@
-//! Between fuser and the tree: the only module that knows fuser's types, beside `fuse::Floor` and a slow volume for tests.
+//! Between the session of FUSE (crate `fuse`) and the tree: the only module that knows the protocol's types.
 //!
 //! ```text
 //! kernel -> session (threads) -> requests -> tree
 //!              answers <- shown <---'          backings: file data that does not come by here
 //! ```
 //!
-//! fuser's next release breaks its interface; then this module changes and no other. Each request is timed, done by
-//! the tree and answered; an error of the lower file system goes to the caller as it is.
+//! Each request is timed, done by the tree and answered; an error of the lower file system goes to the caller as it is.
 
 mod awake;
 mod backings;
@@ -21,13 +20,14 @@ mod wake_up;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use fuser::{
+use fuse::{
     BackingId, Errno, FileHandle, FopenFlags, Generation, InitFlags, KernelConfig, ReplyAttr, ReplyEmpty,
-    ReplyEntry, Request,
+    ReplyEntry, Request, Transport,
 };
 use rustix::fs::Statx;
 
@@ -57,13 +57,15 @@ pub(crate) struct Shared {
     backings: Backings<BackingId>,
     strangers: Strangers,
     readers: Readers,
-    pub(crate) waiting: Waiting,
+    waiting: Waiting,
+    /// The device serves though a ring was wanted.
+    ring_refused: AtomicBool,
     shares: Arc<Shares>,
     /// Of directories that are open, by their handles.
     directory_shares: Mutex<HashMap<u64, Share>>,
 }
 
-/// The file system that fuser drives.
+/// The file system that the session drives.
 pub(crate) struct Adapter {
     shared: Arc<Shared>,
     timeouts: Timeouts,
@@ -99,11 +101,31 @@ impl Shared {
             shares: Shares::new(descriptors, options.directories_max as u64 + DESCRIPTORS_NEEDED),
             waiting: Waiting { readers: readers.policy(), ..chosen },
             readers,
+            ring_refused: AtomicBool::new(false),
             directory_shares: Mutex::default(),
             tree,
             counters: Counters::default(),
             backings: Backings::default(),
             strangers: Strangers::default(),
+        }
+    }
+
+    /// How requests are waited for.
+    pub(crate) fn waiting(&self) -> Waiting {
+        let refused = self.ring_refused.load(Ordering::Relaxed);
+        let transport = if refused { Transport::Device } else { self.waiting.transport };
+        Waiting { transport, ..self.waiting.clone() }
+    }
+
+    /// The session is agreed: the device's readers wait by their policy, those of a ring do not need one.
+    fn connected(&self, session: &fuse::Session<Adapter>) {
+        if let Some(reason) = session.refusal() {
+            self.ring_refused.store(true, Ordering::Relaxed);
+            tracing::warn!("requests come by /dev/fuse and not by io_uring: {reason}");
+        }
+        match session.transport() {
+            Transport::Device => self.readers.connected(session),
+            Transport::Ring => self.readers.unused(),
         }
     }
 
@@ -117,7 +139,7 @@ impl Shared {
             directories_open,
             directories_kept: self.tree.descriptors.count(),
             passed_through: self.backings.count(),
-            waiting: self.waiting.clone(),
+            waiting: self.waiting(),
             waited: self.readers.waited(),
         }
     }
@@ -165,12 +187,12 @@ impl Adapter {
             // The kernel stacks two levels in all. Over a file system of disks this one is the first, so that an
             // overlay can have it below; over one that is stacked itself it has to be the last.
             let depth = if self.tree().is_over_a_stack() { 2 } else { 1 };
-            let _ = config.set_max_stack_depth(depth);
+            config.set_max_stack_depth(depth);
         }
-        let _ = config.add_capabilities(wanted & offered);
-        let _ = config.set_max_write(DATA_BYTES_MAX);
-        let _ = config.set_max_readahead(DATA_BYTES_MAX);
-        let _ = config.set_max_background(BACKGROUND_MAX);
+        config.add_capabilities(wanted);
+        config.set_max_write(DATA_BYTES_MAX);
+        config.set_max_readahead(DATA_BYTES_MAX);
+        config.set_max_background(BACKGROUND_MAX);
     }
 
     fn tree(&self) -> &Tree {
@@ -187,7 +209,7 @@ impl Adapter {
         let done = work(self.tree());
         self.shared.readers.done();
         self.shared.counters.record(operation, begun.elapsed(), done.is_err());
-        done.map_err(|errno| Errno::from_i32(errno.raw_os_error()))
+        done.map_err(Errno::from)
     }
 
     /// The same for one on extended attributes; where there are none by request, ENOSYS lets the kernel stop asking.

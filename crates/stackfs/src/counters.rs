@@ -215,6 +215,9 @@ impl Census {
         ] {
             page.metric(name, PrometheusKind::Gauge, help).value(value);
         }
+        let help = "By what requests come: device (/dev/fuse) or ring (io_uring).";
+        let mut transport = page.metric("transport_info", PrometheusKind::Gauge, help);
+        transport.sample("", &[("transport", self.waiting.transport.name())], 1);
         let followed = self.waited.followed;
         for (name, help, value) in [
             (
@@ -256,7 +259,14 @@ mod tests {
             directories_open: 0,
             directories_kept: 0,
             passed_through: 0,
-            waiting: Waiting { readers: ReaderPolicy::Park, awake: false, wake_up: None, by_name: true },
+            waiting: Waiting {
+                transport: fuse::Transport::Ring,
+                readers: ReaderPolicy::Park,
+                awake: false,
+                wake_up: None,
+                by_name: true,
+                ring_is_off: false,
+            },
             waited: Waited { parked: 7, ..Waited::default() },
         }
     }
@@ -300,6 +310,7 @@ mod tests {
         assert!(text.contains("crumb_mount_operation_seconds_count{operation=\"lookup\"} 3\n"), "{text}");
         assert!(!text.contains("unlink"), "{text}");
         assert!(text.contains("crumb_mount_readers_parked_total 7\n"), "{text}");
+        assert!(text.contains("crumb_mount_transport_info{transport=\"ring\"} 1\n"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#') || line.split(' ').count() == 2), "{text}");
     }
 }

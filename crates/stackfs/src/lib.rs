@@ -23,5 +23,6 @@ mod tree;
 pub use adapter::{Followed, ReaderPolicy, Waited, Waiting};
 pub use counters::{Census, Counted, Operation};
 pub use error::StackError;
+pub use fuse::Transport;
 pub use mount::options::{KernelFlags, StackOptions, Timeouts};
 pub use mount::{Ending, Mount, Watch, mounts};

@@ -107,9 +107,9 @@ impl Mount {
         &self.mountpoint
     }
 
-    /// How its threads wait for requests, and whether CPUs stay awake meanwhile.
-    pub fn waiting(&self) -> &Waiting {
-        &self.shared.waiting
+    /// By what requests come, how its threads wait for them, and whether CPUs stay awake meanwhile.
+    pub fn waiting(&self) -> Waiting {
+        self.shared.waiting()
     }
 
     /// Operation statistics since the mount was made.

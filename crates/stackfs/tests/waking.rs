@@ -44,6 +44,21 @@ fn a_request_that_takes_long_holds_up_no_other() {
         options.awake = Some(false);
         options
     });
+    held_up_while_others_are_answered(&scene, image.path());
+}
+
+#[test]
+fn by_io_uring_a_request_that_takes_long_holds_up_no_other() {
+    if cannot_mount() {
+        return;
+    }
+    let image = LoopImage::make("ext4", 64 << 20, &[]).expect("an image");
+    let folder = tempfile::tempdir_in(image.path()).unwrap();
+    let Some(scene) = Scene::by_ring_in(folder, |options| options) else { return };
+    held_up_while_others_are_answered(&scene, image.path());
+}
+
+fn held_up_while_others_are_answered(scene: &Scene, image: &Path) {
     // The kernel lets nobody look a name up in a directory where one is being made.
     fs::create_dir(scene.at("changed")).unwrap();
     for round in 0..5 {
@@ -51,7 +66,7 @@ fn a_request_that_takes_long_holds_up_no_other() {
         for file in 0..100 {
             fs::write(scene.at("alone"), format!("{file}")).unwrap();
         }
-        let frozen = Frozen::freeze(image.path());
+        let frozen = Frozen::freeze(image);
         let (held_up, answered) = mpsc::channel();
         let (quick, answers) = mpsc::channel();
         let path = scene.at(&format!("changed/{round}"));

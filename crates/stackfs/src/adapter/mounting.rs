@@ -1,8 +1,9 @@
-//! mount(2), by which root mounts, with the options of a mount.
+//! Mounting, with the options of a mount.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use fuse::NewMount;
 use rustix::mount::MountFlags;
 
 use crate::mount::mounts::SUBTYPE;
@@ -11,7 +12,8 @@ use crate::mount::options::StackOptions;
 /// Mounts, and gives the connection that is to be served.
 pub(super) fn mount(options: &StackOptions, source: &Path) -> std::io::Result<OwnedFd> {
     let (allow_other, flags) = (options.allow_other, flags(options));
-    fuse::NewMount { source, subtype: SUBTYPE, allow_other, flags }.at(&options.mountpoint)
+    let new = NewMount { source, subtype: SUBTYPE, allow_other, default_permissions: true, flags };
+    new.at(&options.mountpoint)
 }
 
 /// Gives the mount at this place the kernel's own flags as the options have them.

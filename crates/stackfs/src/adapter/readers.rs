@@ -17,6 +17,9 @@
 //! where a thread follows.
 //! The count of waiting threads may briefly be wrong by one: then one thread too many waits, or parks later.
 //!
+//! All of this is about the device. Over io_uring the kernel wakes the thread that was free last on the caller's CPU, and nothing is
+//! counted here (`unused`).
+//!
 //! That is the policy `Park`. With `Free` no thread parks. With `Follow` the thread that waits alone also stays on the CPU of
 //! a caller that works alone (`follow`). Which one a mount has is in `choice`.
 
@@ -59,6 +62,8 @@ pub(super) struct Readers {
     slow: AtomicBool,
     parked: Mutex<Parked>,
     woken: Condvar,
+    /// Requests do not come by the device.
+    unused: AtomicBool,
     parks: bool,
     follower: Option<Follower>,
     /// Times that a thread parked.
@@ -95,6 +100,7 @@ impl Readers {
         Self {
             parks: policy != ReaderPolicy::Free,
             follower: follows.then(Follower::new).flatten(),
+            unused: AtomicBool::new(false),
             parkings: AtomicU64::new(0),
             connection: OnceLock::new(),
             waiting: AtomicUsize::new(threads),
@@ -132,8 +138,16 @@ impl Readers {
         }
     }
 
+    /// Requests do not come by the device: threads are neither counted nor parked.
+    pub(super) fn unused(&self) {
+        self.unused.store(true, Ordering::Relaxed);
+    }
+
     /// A thread has taken a request of the caller with this number, 0 for one that no program waits for.
     pub(super) fn turn(&self, caller: u32) -> Turn<'_> {
+        if self.unused.load(Ordering::Relaxed) {
+            return Turn(self);
+        }
         self.taken.fetch_add(1, Ordering::Relaxed);
         let was_last = self.waiting.fetch_sub(1, Ordering::SeqCst) <= 1;
         let alone = was_last && self.parked_hint.load(Ordering::SeqCst) > 0;
@@ -157,7 +171,9 @@ impl Readers {
 
     /// The work for a request is done, and the answer is about to be sent.
     pub(super) fn done(&self) {
-        if let Some(follower) = &self.follower {
+        if let Some(follower) = &self.follower
+            && !self.unused.load(Ordering::Relaxed)
+        {
             follower.done();
         }
     }
@@ -268,8 +284,8 @@ impl Readers {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let readers = self.0;
-        if std::thread::panicking() {
-            // This thread will not wait any more.
+        if std::thread::panicking() || readers.unused.load(Ordering::Relaxed) {
+            // This thread will not wait any more, or not here.
             return;
         }
         // One more after the first would be one too many.
@@ -341,6 +357,17 @@ mod tests {
             daemon.ask(request);
             assert_eq!(daemon.answer(), request);
         }
+    }
+
+    #[test]
+    fn without_the_device_no_thread_parks() {
+        let daemon = Daemon::of(2);
+        daemon.readers.unused();
+        for _ in 0..3 {
+            // Both would be one too many.
+            drop((daemon.readers.turn(7), daemon.readers.turn(7)));
+        }
+        assert_eq!((daemon.readers.waiting.load(Ordering::SeqCst), daemon.readers.waited().parked), (2, 0));
     }
 
     #[test]

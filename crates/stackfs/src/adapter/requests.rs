@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+use fuse::{
+    CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{OFlags, XattrFlags};
@@ -46,7 +46,7 @@ impl Filesystem for Adapter {
         }
     }
 
-    /// No turn: fuser calls it many times in one request, and nothing here takes long.
+    /// No turn: it is called many times for one request, and nothing here takes long.
     fn forget(&self, _request: &Request, ino: INodeNo, nlookup: u64) {
         let _ = self.timed(Operation::Forget, |_| {
             self.forget_node(ino.0, nlookup);
@@ -72,10 +72,6 @@ impl Filesystem for Adapter {
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         let _turn = self.shared.readers.turn(request.pid());
@@ -199,7 +195,7 @@ impl Filesystem for Adapter {
             Err(errno) => return reply.error(errno),
         };
         let handle = self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some(), share);
-        // One time for both: the protocol has two, fuser has not.
+        // One time for both: the protocol has two.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
         let (attributes, generation) =
             (shown::attributes(entry.id, &entry.attributes), Generation(entry.generation));
@@ -360,7 +356,7 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
         let Some(directory) = tree.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
-        // fuser has one time for names and attributes.
+        // One time for names and attributes.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
         let done = self.list(fh, offset, |listed| {
             let name = OsStr::from_bytes(listed.name);
@@ -439,7 +435,6 @@ impl Filesystem for Adapter {
         name: &OsStr,
         value: &[u8],
         flags: i32,
-        _position: u32,
         reply: ReplyEmpty,
     ) {
         let _turn = self.shared.readers.turn(request.pid());

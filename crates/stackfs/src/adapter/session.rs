@@ -1,6 +1,7 @@
 //! The threads that serve a mount.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
-use fuser::{Config, MountOption, SessionACL};
+use fuse::{BackgroundSession, Config};
 
 use super::backings::IDLE_FOR;
 use super::{Adapter, mounting};
@@ -18,28 +19,31 @@ use crate::tree::nodes::lock;
 
 /// Mounts, and starts the worker threads.
 pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path) -> io::Result<Session> {
-    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    let mut config = Config::default();
-    config.acl = acl;
-    config.n_threads = Some(options.threads);
-    config.clone_fd = true;
-    let shared = Arc::clone(&adapter.shared);
+    let owner = (!options.allow_other).then(|| rustix::process::geteuid().as_raw());
+    let transport = adapter.shared.waiting.transport;
+    let config = Config { threads: options.threads, owner, transport };
     let (serving, served) = mpsc::channel();
     adapter.serving = Some(serving);
+    let connection = mounting::mount(options, source)?;
+    serve(adapter, connection, config, served).inspect_err(|_| {
+        // Not served, it would only be in the way.
+        if let Err(error) = mounts::detach(&options.mountpoint, true) {
+            tracing::warn!("{}", measure::error_chain(&error));
+        }
+    })
+}
+
+/// `served` ends with the adapter.
+fn serve(
+    adapter: Adapter,
+    connection: OwnedFd,
+    config: Config,
+    served: mpsc::Receiver<()>,
+) -> io::Result<Session> {
+    let shared = Arc::clone(&adapter.shared);
     let (awake, watched) = (adapter.awake.clone(), adapter.awake.clone());
-    let session = if rustix::process::geteuid().is_root() {
-        let connection = mounting::mount(options, source)?;
-        fuser::Session::from_fd(adapter, connection, acl, config).inspect_err(|_| {
-            // Not served, it would only be in the way.
-            if let Err(error) = mounts::detach(&options.mountpoint, true) {
-                tracing::warn!("{}", measure::error_chain(&error));
-            }
-        })?
-    } else {
-        config.mount_options = for_fusermount(options, source);
-        fuser::Session::new(adapter, &options.mountpoint, &config)?
-    };
-    shared.readers.connected(&session);
+    let session = fuse::Session::new(adapter, connection, &config)?;
+    shared.connected(&session);
     let over = Arc::new(Over::default());
     let ended = Arc::clone(&over);
     let sweep = move || {
@@ -63,30 +67,10 @@ fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// An ordinary user's options.
-fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
-    let mut mount_options = vec![
-        MountOption::FSName(escaped(source)),
-        MountOption::DefaultPermissions,
-        MountOption::Subtype(mounts::SUBTYPE.into()),
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    let flags = options.flags;
-    let chosen = [
-        (flags.dev, MountOption::Dev),
-        (flags.suid, MountOption::Suid),
-        (flags.noexec, MountOption::NoExec),
-        (flags.noatime, MountOption::NoAtime),
-        (flags.sync, MountOption::Sync),
-    ];
-    mount_options.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
-    mount_options
-}
-
 /// The threads of a mount.
 pub(crate) struct Session {
     /// They serve requests.
-    background: fuser::BackgroundSession,
+    background: BackgroundSession,
     /// They end what has been idle for long, and then themselves, with the adapter.
     helpers: Vec<JoinHandle<()>>,
     over: Arc<Over>,
@@ -120,7 +104,7 @@ impl Over {
 impl Session {
     /// Whether the mount has come to its end.
     pub(crate) fn is_over(&self) -> bool {
-        self.over.over.load(Ordering::SeqCst) || self.background.guard.is_finished()
+        self.over.over.load(Ordering::SeqCst) || self.background.is_finished()
     }
 
     /// Unparks a thread when it has.
@@ -130,44 +114,14 @@ impl Session {
 
     /// Waits until it has.
     pub(crate) fn join(self) -> io::Result<()> {
-        let outcome = end_of(self.background.join());
+        let outcome = self.background.join();
         let panicked = |_| io::Error::other("a helping thread panicked");
         let helped = self.helpers.into_iter().try_for_each(|helper| helper.join().map_err(panicked));
         outcome.and(helped)
     }
 }
 
-/// What the threads ended with, for the caller that waits for the mount. A thread's read fails with `ENODEV` when the mount
-/// is gone, but with `ECONNABORTED` when it was just taking a request (Linux, `fuse_dev_do_read`), such as the RELEASE of
-/// the last file that was open in a detached mount.
-fn end_of(threads: io::Result<()>) -> io::Result<()> {
-    match threads {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
-        outcome => outcome,
-    }
-}
-
 /// Whether the device can be opened at all.
 pub(crate) fn device() -> io::Result<()> {
     fuse::device().map(drop)
-}
-
-/// Commas and backslashes end or escape an option in the lists that fusermount3 takes.
-fn escaped(path: &Path) -> String {
-    path.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,")
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::io::Errno;
-
-    use super::*;
-
-    #[test]
-    fn a_connection_that_went_while_a_request_was_taken_has_ended_as_any_other() {
-        assert!(end_of(Ok(())).is_ok());
-        assert!(end_of(Err(Errno::CONNABORTED.into())).is_ok());
-        let other = end_of(Err(Errno::IO.into())).unwrap_err();
-        assert_eq!(other.raw_os_error(), Some(Errno::IO.raw_os_error()));
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use fuse::{FileAttr, FileType, INodeNo, TimeOrNow};
 use rustix::fs::{OFlags, Statx};
 
 use crate::tree::Set;
@@ -18,11 +18,17 @@ pub(super) fn set_to(time: TimeOrNow) -> Set {
         TimeOrNow::Now => Set::Now,
         TimeOrNow::SpecificTime(time) => match time.duration_since(UNIX_EPOCH) {
             Ok(after) => Set::At { seconds: after.as_secs() as i64, nanoseconds: after.subsec_nanos() },
-            // fuser 0.18 takes the nanoseconds of a time before 1970 off instead of adding them: undone here.
-            Err(error) => Set::At {
-                seconds: -(error.duration().as_secs() as i64),
-                nanoseconds: error.duration().subsec_nanos(),
-            },
+            // Nanoseconds are always added, before 1970 too.
+            Err(error) => {
+                let before = error.duration();
+                match before.subsec_nanos() {
+                    0 => Set::At { seconds: -(before.as_secs() as i64), nanoseconds: 0 },
+                    nanoseconds => Set::At {
+                        seconds: -(before.as_secs() as i64) - 1,
+                        nanoseconds: 1_000_000_000 - nanoseconds,
+                    },
+                }
+            }
         },
     }
 }
@@ -36,7 +42,6 @@ pub(super) fn attributes(ino: u64, attributes: &Statx) -> FileAttr {
         atime: time(&attributes.stx_atime),
         mtime: time(&attributes.stx_mtime),
         ctime: time(&attributes.stx_ctime),
-        crtime: UNIX_EPOCH,
         kind: kind(rustix::fs::FileType::from_raw_mode(mode)),
         perm: (mode & 0o7777) as u16,
         nlink: attributes.stx_nlink,
@@ -44,7 +49,6 @@ pub(super) fn attributes(ino: u64, attributes: &Statx) -> FileAttr {
         gid: attributes.stx_gid,
         rdev: device_shown(attributes.stx_rdev_major, attributes.stx_rdev_minor),
         blksize: attributes.stx_blksize,
-        flags: 0,
     }
 }
 
@@ -57,7 +61,6 @@ pub(super) fn missing() -> FileAttr {
         atime: UNIX_EPOCH,
         mtime: UNIX_EPOCH,
         ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
         kind: FileType::RegularFile,
         perm: 0,
         nlink: 0,
@@ -65,7 +68,6 @@ pub(super) fn missing() -> FileAttr {
         gid: 0,
         rdev: 0,
         blksize: 0,
-        flags: 0,
     }
 }
 
@@ -111,6 +113,15 @@ mod tests {
             let below = device_below(device_shown(major, minor));
             assert_eq!((rustix::fs::major(below), rustix::fs::minor(below)), (major, minor));
         }
+    }
+
+    #[test]
+    fn times_before_1970_are_set_exactly() {
+        for (seconds, nanoseconds) in [(-2, 250_000_000), (-2, 0), (0, 1), (2, 999_999_999)] {
+            let set = set_to(TimeOrNow::SpecificTime(moment(seconds, nanoseconds)));
+            assert_eq!(set, Set::At { seconds, nanoseconds });
+        }
+        assert_eq!(set_to(TimeOrNow::Now), Set::Now);
     }
 
     #[test]

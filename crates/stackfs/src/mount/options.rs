@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use files::Layout;
+use fuse::Transport;
 
 use crate::StackError;
 use crate::adapter::ReaderPolicy;
@@ -62,6 +63,8 @@ pub struct StackOptions {
     pub awake: Option<bool>,
     /// How the worker threads wait for requests. Default: by a measurement.
     pub readers: Option<ReaderPolicy>,
+    /// By what requests come. Default: by a measurement, and by what the kernel offers.
+    pub transport: Option<Transport>,
     /// Access control lists count. Default on; needs root.
     pub access_lists: bool,
     /// Extended attributes can be read and set. Default on; off, the kernel asks once less for each file that is written.
@@ -111,6 +114,7 @@ impl StackOptions {
             passthrough: true,
             awake: None,
             readers: None,
+            transport: None,
             access_lists: true,
             extended: true,
             nonempty: false,
@@ -161,6 +165,8 @@ impl StackOptions {
             ("awake", None) => self.awake = Some(true),
             ("noawake", None) => self.awake = Some(false),
             ("readers", Some(text)) => self.readers = Some(text.parse().ok()?),
+            ("transport", Some("auto")) => self.transport = None,
+            ("transport", Some(text)) => self.transport = Some(text.parse().ok()?),
             ("noacl", None) => self.access_lists = false,
             ("noxattr", None) => (self.extended, self.access_lists) = (false, false),
             ("acl", None) => self.access_lists = true,
@@ -196,7 +202,7 @@ impl StackOptions {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 17] = [
     "layout",
     "entry_timeout",
     "attr_timeout",
@@ -210,6 +216,7 @@ const FIXED: [&str; 16] = [
     "awake",
     "noawake",
     "readers",
+    "transport",
     "noacl",
     "noxattr",
     "acl",
@@ -292,10 +299,20 @@ mod tests {
             "threads=0",
             "ro=yes",
             "entry_timeout=1e300",
+            "transport=rings",
+            "transport",
         ] {
             let error = applied(&format!("rw,{wrong}")).unwrap_err().to_string();
             assert!(error.contains(&format!("`{wrong}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_transport_is_named_or_left_to_a_measurement() {
+        assert_eq!(applied("ro").unwrap().transport, None);
+        assert_eq!(applied("transport=ring").unwrap().transport, Some(Transport::Ring));
+        assert_eq!(applied("transport=device").unwrap().transport, Some(Transport::Device));
+        assert_eq!(applied("transport=ring,transport=auto").unwrap().transport, None);
     }
 
     #[test]

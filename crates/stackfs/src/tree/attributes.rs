@@ -26,7 +26,7 @@ pub(crate) struct Change {
 }
 
 /// A time to be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Set {
     Now,
     At { seconds: i64, nanoseconds: u32 },

@@ -11,9 +11,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::scene::{Scene, cannot_mount};
+use stackfs::StackOptions;
 use steps::{Dice, Ground, Step, apply, tree};
 
-/// In all of a run of the tests: 70% alone, 10% with other options, the rest by several threads at once.
+/// In all of a run of the tests: 70% alone, 10% with other options, 20% by several threads at once. By io_uring another 20% and 10%.
 const OPERATIONS: u64 = 100_000;
 /// In a sequence.
 const STEPS: u64 = 500;
@@ -139,6 +140,14 @@ fn they_do_so_with_long_time_outs_and_without_pass_through() {
     });
     // The top directories are made below the mount before it first looks: names of their own, so no time-out lies.
     compare(&scene, share(10));
+}
+
+#[test]
+fn they_do_so_by_io_uring_with_data_that_passes_through_and_that_does_not() {
+    for passthrough in [true, false] {
+        let Some(scene) = Scene::by_ring(|options| StackOptions { passthrough, ..options }) else { return };
+        compare(&scene, share(10));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod half_converted;
 mod lifecycle;
 mod listing;
 mod reopening;
+mod ring;
 mod scene;
 mod semantics;
 mod strangers;

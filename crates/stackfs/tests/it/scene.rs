@@ -5,8 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use stackfs::{Mount, StackOptions};
+use stackfs::{Mount, StackOptions, Transport};
 use tempfile::TempDir;
+
+/// `ring`: requests of all scenes come by io_uring.
+const TRANSPORT: &str = "CRUMB_TESTS_TRANSPORT";
 
 pub struct Scene {
     // Dropped in this order: the mount before the directories.
@@ -38,9 +41,20 @@ impl Scene {
                 fs::create_dir(place).expect("a place");
             }
         }
-        let options = change(StackOptions::new(&lower, &at));
-        let mount = Mount::start(options).expect("mounts");
+        let mount = started(change(StackOptions::new(&lower, &at)));
         Self { mount: Some(mount), folder }
+    }
+
+    /// As `with`, and requests come by io_uring; `None` where the kernel cannot.
+    pub fn by_ring(change: impl FnOnce(StackOptions) -> StackOptions) -> Option<Self> {
+        Self::by_ring_in(memory(), change)
+    }
+
+    pub fn by_ring_in(folder: TempDir, change: impl FnOnce(StackOptions) -> StackOptions) -> Option<Self> {
+        let ring = |options| StackOptions { transport: Some(Transport::Ring), ..change(options) };
+        let scene = testkit::with_fuse_ring(|| Self::in_folder(folder, ring))?;
+        assert_eq!(scene.mount.as_ref().map(|mount| mount.waiting().transport), Some(Transport::Ring));
+        Some(scene)
     }
 
     /// Ends the mount and gives its folder back, to be mounted again.
@@ -69,6 +83,17 @@ impl Scene {
         fs::set_permissions(&lower, fs::Permissions::from_mode(0o4755)).expect("the bit");
         self.at(path)
     }
+}
+
+/// Mounted, by the transport that `CRUMB_TESTS_TRANSPORT` names.
+pub fn started(mut options: StackOptions) -> Mount {
+    if !std::env::var(TRANSPORT).is_ok_and(|transport| transport == "ring") || options.transport.is_some() {
+        return Mount::start(options).expect("mounts");
+    }
+    options.transport = Some(Transport::Ring);
+    let mount = testkit::with_fuse_ring(|| Mount::start(options).expect("mounts")).expect("a ring");
+    assert_eq!(mount.waiting().transport, Transport::Ring);
+    mount
 }
 
 /// Names in a directory, as read.

@@ -2,10 +2,13 @@
 //!
 //! What passes on the lower file system passes through the mount; each exception is a line of `exceptions.txt`, with its
 //! reason, and one that is no longer needed fails the test as well. `make test` runs fsx for 100,000 operations a
-//! configuration; `CRUMB_FSX_OPERATIONS=1000000` is the soak. The programs come from crates.io by
+//! configuration; `CRUMB_FSX_OPERATIONS=1000000` is the soak, and `CRUMB_TESTS_TRANSPORT=ring` the same over io_uring. The programs come from crates.io by
 //! `scripts/test-packages.sh`.
 
 #![allow(clippy::print_stderr, reason = "how many cases there were is worth a line")]
+
+#[path = "../it/scene.rs"]
+mod scene;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -78,7 +81,7 @@ fn mounted(lower: &Lower) -> (TempDir, Mount) {
     options.allow_other = true;
     options.flags.dev = true;
     options.flags.suid = true;
-    let mount = Mount::start(options).expect("mounted");
+    let mount = scene::started(options);
     (point, mount)
 }
 

@@ -122,10 +122,8 @@ pub fn show(mountpoint: &Path, prometheus: bool, every: Duration) -> anyhow::Res
     Ok(ExitStatus::Fine)
 }
 
-/// Waits until the program behind a mount that was just ended has ended too, or is at least done with the place.
-///
-/// fuser 0.18 unmounts by path once more when its session is over, and takes a mount that is gone for one that is
-/// there (its look at the device is the wrong way round): a new mount at the same place would be taken away.
+/// Waits until the program behind a mount that was just ended has ended too, or is at least done with the place: then its record is
+/// stored and its socket is free.
 ///
 /// A stranger who has taken the socket's name is not waited for. `owner` is the user who mounted.
 pub fn wait_for_end(mountpoint: &Path, owner: Option<u32>) {

@@ -24,8 +24,8 @@ Examples:
 `crumb advise` reports which directories to spread, `crumb manage` spreads them, `crumb unmount` ends the mount.
 
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=SECONDS,
-attr_timeout=SECONDS, negative_timeout=SECONDS, awake, noawake, nopassthrough, noacl, noxattr, threads=N,
-directories=N, dev, suid, noexec, noatime, sync. Options for mount(8) alone are ignored.
+attr_timeout=SECONDS, negative_timeout=SECONDS, transport=T, awake, noawake, nopassthrough, noacl, noxattr,
+threads=N, directories=N, dev, suid, noexec, noatime, sync. Options for mount(8) alone are ignored.
 -o remount changes ro, rw, dev, suid, noexec, noatime and sync of an existing mount; options that are not
 named keep their values, all others are refused."
 )]
@@ -54,6 +54,11 @@ pub struct MountArgs {
     /// Default: on in virtual machines where a measurement finds it slow; -o noawake turns that off
     #[arg(long)]
     awake: bool,
+
+    /// Transport of the kernel's requests: `device` (/dev/fuse), `ring` (FUSE over io_uring, Linux 6.14 and later with
+    /// enable_uring on) or `auto`: the ring for root where waking an idle CPU is slow and CPUs may sleep
+    #[arg(long, value_name = "TRANSPORT", value_parser = ["auto", "ring", "device"])]
+    transport: Option<String>,
 
     /// Refuse every change
     #[arg(long)]
@@ -114,6 +119,9 @@ impl MountArgs {
         if let Some(layout) = self.layout {
             anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
             options.apply(&format!("layout={layout}"))?;
+        }
+        if let Some(transport) = &self.transport {
+            options.apply(&format!("transport={transport}"))?;
         }
         for (asked, name) in [(self.awake, "awake"), (self.read_only, "ro"), (self.nonempty, "nonempty")] {
             if asked {

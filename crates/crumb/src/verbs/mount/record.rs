@@ -78,6 +78,7 @@ pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value
         "attributes_timeout_s": options.timeouts.attributes.as_secs_f64(),
         "missing_timeout_s": options.timeouts.missing.as_secs_f64(),
         "passthrough": options.passthrough,
+        "transport": waiting.transport.name(),
         "awake": waiting.awake,
         "readers": waiting.readers.name(),
         "access_lists": options.access_lists,

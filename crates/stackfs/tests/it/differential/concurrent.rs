@@ -85,11 +85,20 @@ fn several_threads_at_once_get_what_each_would_get_alone() {
     if cannot_mount() {
         return;
     }
-    let scene = Scene::new();
-    for round in 0..share(20) / (THREADS * STEPS) {
+    compare(&Scene::new(), share(20));
+}
+
+#[test]
+fn several_threads_at_once_by_io_uring_get_what_each_would_get_alone() {
+    let Some(scene) = Scene::by_ring(|options| options) else { return };
+    compare(&scene, share(10));
+}
+
+fn compare(scene: &Scene, operations: u64) {
+    for round in 0..operations / (THREADS * STEPS) {
         let seed = first_seed() + round;
         let mut sequences: Vec<_> = (0..THREADS).map(|thread| sequence(seed, thread)).collect();
-        let Some((thread, report)) = difference(&scene, &format!("round{round}"), &sequences) else {
+        let Some((thread, report)) = difference(scene, &format!("round{round}"), &sequences) else {
             continue;
         };
         // The others stay whole: without them it may never differ again. Each cut is tried a few times.
@@ -99,7 +108,7 @@ fn several_threads_at_once_get_what_each_would_get_alone() {
             sequences[thread] = steps.to_vec();
             (0..3).find_map(|_| {
                 tries += 1;
-                difference(&scene, &format!("cut{tries}"), &sequences).map(|(_, report)| report)
+                difference(scene, &format!("cut{tries}"), &sequences).map(|(_, report)| report)
             })
         });
         let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
@@ -123,11 +132,20 @@ fn contest(won: &AtomicU32, outcome: std::io::Result<()>, losing: std::io::Error
 
 #[test]
 fn of_several_threads_that_want_the_same_name_exactly_one_gets_it() {
-    use std::io::ErrorKind::{AlreadyExists, NotFound};
     if cannot_mount() {
         return;
     }
-    let scene = Scene::new();
+    contests(&Scene::new());
+}
+
+#[test]
+fn by_io_uring_too_exactly_one_gets_a_name() {
+    let Some(scene) = Scene::by_ring(|options| options) else { return };
+    contests(&scene);
+}
+
+fn contests(scene: &Scene) {
+    use std::io::ErrorKind::{AlreadyExists, NotFound};
     let shared = scene.managed("shared");
     let at = |kind: &str, number: usize| shared.join(format!("{kind}{number}"));
     let (pinned, log) = (at("10", 0), shared.join("log"));
