@@ -37,9 +37,9 @@ use crate::mount::options::{StackOptions, Timeouts};
 use crate::tree::identity::{Caller, prepare_thread};
 use crate::tree::listing::ListedEntry;
 use crate::tree::nodes::Kind;
-use crate::tree::opened::OpenFile;
+use crate::tree::opened::{OpenDirectory, OpenFile};
 use crate::tree::shares::{Share, Shares};
-use crate::tree::{Done, Entry, Tree};
+use crate::tree::{Done, Entry, Of, Tree};
 use awake::Awake;
 use backings::Backings;
 use readers::Readers;
@@ -72,6 +72,10 @@ pub(crate) struct Adapter {
     exclusive: bool,
     access_lists: bool,
     extended: bool,
+    /// The kernel is asked to send no OPEN.
+    no_open: bool,
+    /// The same of OPENDIR.
+    no_opendir: bool,
     /// Whether data may pass by.
     passthrough: bool,
     /// What keeps the processors awake.
@@ -156,7 +160,10 @@ impl Adapter {
             exclusive: options.exclusive,
             access_lists: options.access_lists && options.extended && privileged,
             extended: options.extended,
-            passthrough: options.passthrough && privileged,
+            no_open: options.no_open,
+            no_opendir: options.lists_unopened(),
+            // What is not opened cannot be passed through.
+            passthrough: options.passthrough && privileged && !options.no_open,
             awake,
             serving: None,
             _claim: claim,
@@ -167,7 +174,6 @@ impl Adapter {
     fn agree(&mut self, config: &mut KernelConfig) {
         let offered = config.capabilities();
         let mut wanted = InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_DONT_MASK
@@ -179,8 +185,14 @@ impl Adapter {
             wanted |= InitFlags::FUSE_POSIX_ACL;
         }
         if self.exclusive {
+            // With every listing come attributes, which are believed for long.
             wanted |= InitFlags::FUSE_CACHE_SYMLINKS;
+        } else {
+            wanted |= InitFlags::FUSE_READDIRPLUS_AUTO;
         }
+        // Older kernels would take the answer for an error.
+        self.no_open &= offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.no_opendir &= offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         self.passthrough &= offered.contains(InitFlags::FUSE_PASSTHROUGH);
         if self.passthrough {
             wanted |= InitFlags::FUSE_PASSTHROUGH;
@@ -251,6 +263,7 @@ impl Adapter {
     fn forget_node(&self, id: u64, lookups: u64) {
         let Some(kind) = self.tree().nodes.forget(id, lookups) else { return };
         self.tree().descriptors.drop_of(id);
+        self.tree().unopened.forget(id);
         self.shared.backings.forget(id);
         if let Kind::Managed(_) = kind {
             self.tree().holders.forget(id);
@@ -267,16 +280,19 @@ impl Adapter {
 
     /// How the kernel treats an open file that does not pass through.
     fn open_flags(&self) -> FopenFlags {
-        if self.exclusive { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
+        if self.exclusive || self.no_open { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
     }
 
     fn list(
         &self,
-        handle: FileHandle,
+        of: Of,
         position: u64,
-        emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
+        emit: impl FnMut(&OpenDirectory, &ListedEntry<'_>) -> Done<bool>,
     ) -> Result<(), Errno> {
-        self.timed(Operation::Readdir, |tree| tree.list(handle.0, position, emit))
+        if self.no_opendir && position == 0 {
+            self.shared.strangers.look(self.tree(), of.0);
+        }
+        self.timed(Operation::Readdir, |tree| tree.list(of, position, emit))
     }
 
     fn answer_entry(&self, done: Result<Entry, Errno>, reply: ReplyEntry) {

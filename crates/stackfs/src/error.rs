@@ -110,6 +110,12 @@ pub enum StackError {
         /// Why.
         source: io::Error,
     },
+    /// Files would be lost to programs that have them open.
+    #[error(
+        "`no-open` needs root, or `ro`: the daemon opens a file for each use, and as an ordinary user it could not \
+         write to one that was made without permission to write; mount without `no-open`"
+    )]
+    NoOpen,
     /// The kernel or fusermount3 refused.
     #[error("{}: cannot mount: {reason}", mountpoint.display())]
     Refused {

@@ -84,8 +84,12 @@ impl Mount {
             return Err(StackError::HalfConverted { lower, verb });
         }
         let trusted_for = options.timeouts.entry;
-        let tree =
-            Tree::new(root, options.layout_new, options.directories_max, trusted_for).map_err(of_lower)?;
+        let tree = Tree::new(root, options.layout_new, options.directories_max, trusted_for)
+            .map_err(of_lower)?
+            .with_unopened(options.no_open, options.lists_unopened());
+        if options.no_open && !options.read_only && !tree.identity.is_privileged() {
+            return Err(StackError::NoOpen);
+        }
         let shared = Arc::new(Shared::new(tree, descriptors, &options));
         options.mountpoint.clone_from(&mountpoint);
         let adapter = Adapter::new(Arc::clone(&shared), &options, claim)

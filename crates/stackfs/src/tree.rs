@@ -26,6 +26,7 @@ pub(super) mod nodes;
 pub(super) mod opened;
 mod opening;
 pub(super) mod shares;
+mod unopened;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, RwLock};
@@ -39,6 +40,7 @@ use self::descriptors::Descriptors;
 use self::identity::Identity;
 use self::nodes::{Kind, Nodes, Place, ROOT};
 use self::opened::Opened;
+use self::unopened::Unopened;
 use crate::convert::state::unfinished;
 use crate::managed;
 use holders::Holders;
@@ -46,6 +48,8 @@ use holders::Holders;
 pub(crate) use attributes::{Change, Set};
 pub(crate) use hidden::by_descriptor;
 pub(crate) use naming::New;
+pub(crate) use opening::Writing;
+pub(crate) use unopened::Of;
 
 /// The result of an operation.
 pub(crate) type Done<T> = Result<T, Errno>;
@@ -59,6 +63,7 @@ pub(crate) struct Tree {
     pub(crate) descriptors: Descriptors,
     pub(crate) holders: Holders,
     pub(crate) opened: Opened,
+    pub(crate) unopened: Unopened,
     pub(crate) identity: Identity,
     /// For directories that are managed, unmarked and empty.
     layout_new: Layout,
@@ -103,11 +108,17 @@ impl Tree {
             descriptors: Descriptors::new(directories_max),
             holders: Holders::new(hidden_max(directories_max), trusted_for),
             opened: Opened::default(),
+            unopened: Unopened::new(false, false),
             identity: Identity::of_this_process(),
             layout_new,
             renames: RwLock::default(),
             hiding: Mutex::default(),
         })
+    }
+
+    /// The same tree, of which no request opens files, or directories.
+    pub(crate) fn with_unopened(self, files: bool, directories: bool) -> Self {
+        Self { unopened: Unopened::new(files, directories), ..self }
     }
 
     /// Whether the lower tree's file system may itself lie on another one, as the kernel counts it.
@@ -233,10 +244,7 @@ impl Tree {
     /// A descriptor of a node that has no name any more: of a file any that is open, of anything else the one kept
     /// when it was removed.
     fn removed(&self, id: u64) -> Done<Arc<OwnedFd>> {
-        if let Some(file) = self.opened.any_of(id) {
-            return Ok(Arc::clone(&file.descriptor));
-        }
-        self.descriptors.find(id).ok_or(Errno::STALE)
+        self.nameless_file(id).or_else(|| self.descriptors.find(id)).ok_or(Errno::STALE)
     }
 
     /// ESTALE unless the descriptor is of the inode with this number.

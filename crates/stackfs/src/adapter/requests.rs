@@ -18,7 +18,7 @@ use rustix::fs::{OFlags, XattrFlags};
 use super::{Adapter, DATA_BYTES_MAX, DESCRIPTORS_OF_A_LISTING, answer, caller, shown};
 use crate::counters::Operation;
 use crate::tree::nodes::lock;
-use crate::tree::{Change, New};
+use crate::tree::{Change, New, Writing};
 
 /// The flags of an inode, as chattr(1) shows and sets them (linux/fs.h, on 64 bits). The variants of 32-bit programs are
 /// never passed on: the kernel translates them, and checks rights while it does.
@@ -194,7 +194,12 @@ impl Filesystem for Adapter {
             Ok(done) => done,
             Err(errno) => return reply.error(errno),
         };
-        let handle = self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some(), share);
+        let handle = if self.no_open {
+            // Nothing will close it.
+            FileHandle(0)
+        } else {
+            self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some(), share)
+        };
         // One time for both: the protocol has two.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
         let (attributes, generation) =
@@ -210,6 +215,9 @@ impl Filesystem for Adapter {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.shared.readers.turn(request.pid());
+        if self.no_open {
+            return reply.error(Errno::ENOSYS);
+        }
         let flags = shown::flags_below(flags.0);
         let reading = flags == OFlags::RDONLY;
         let done = self.timed(Operation::Open, |tree| {
@@ -235,7 +243,7 @@ impl Filesystem for Adapter {
     fn read(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -246,7 +254,7 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         // The kernel requests no more than the negotiated maximum; we bound the size all the same.
         let mut buffer = vec![0; size.min(4 * DATA_BYTES_MAX) as usize];
-        match self.timed(Operation::Read, |tree| tree.read(fh.0, offset, &mut buffer)) {
+        match self.timed(Operation::Read, |tree| tree.read((ino.0, fh.0), offset, &mut buffer)) {
             Ok(read) => reply.data(&buffer[..read]),
             Err(errno) => reply.error(errno),
         }
@@ -255,18 +263,22 @@ impl Filesystem for Adapter {
     fn write(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         let kills_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.timed(Operation::Write, |tree| tree.write(fh.0, offset, data, kills_bits)) {
+        // What is written back from memory stays at its offset.
+        let appends = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::APPEND)
+            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let how = Writing { kills_bits, appends };
+        match self.timed(Operation::Write, |tree| tree.write((ino.0, fh.0), offset, data, how)) {
             // A request holds less than 4 GiB.
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno),
@@ -297,13 +309,16 @@ impl Filesystem for Adapter {
         answer(done, reply);
     }
 
-    fn fsync(&self, request: &Request, _ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let _turn = self.shared.readers.turn(request.pid());
-        answer(self.timed(Operation::Fsync, |tree| tree.sync(fh.0, datasync)), reply);
+        answer(self.timed(Operation::Fsync, |tree| tree.sync((ino.0, fh.0), datasync)), reply);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.shared.readers.turn(request.pid());
+        if self.no_opendir {
+            return reply.error(Errno::ENOSYS);
+        }
         let done = self.timed(Operation::Opendir, |tree| {
             let share = self.shared.shares.take(request.uid(), DESCRIPTORS_OF_A_LISTING)?;
             Ok((tree.open_directory(ino.0)?, share))
@@ -321,17 +336,19 @@ impl Filesystem for Adapter {
     fn readdir(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
-        let device = tree.opened.directory(fh.0).map_or(0, |directory| lock(&directory.listing).device);
-        let done = self.list(fh, offset, |listed| {
-            let inode =
-                if listed.holder.is_some() { tree.number_on(device, listed.inode) } else { listed.inode };
+        let done = self.list((ino.0, fh.0), offset, |directory, listed| {
+            let inode = if listed.holder.is_some() {
+                tree.number_on(directory.device, listed.inode)
+            } else {
+                listed.inode
+            };
             Ok(!reply.add(
                 INodeNo(inode),
                 listed.position,
@@ -348,17 +365,16 @@ impl Filesystem for Adapter {
     fn readdirplus(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
-        let Some(directory) = tree.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
         // One time for names and attributes.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
-        let done = self.list(fh, offset, |listed| {
+        let done = self.list((ino.0, fh.0), offset, |directory, listed| {
             let name = OsStr::from_bytes(listed.name);
             let Some(holder) = listed.holder else {
                 // The kernel takes no reference to the two dots, and nothing but the inode number.
@@ -406,9 +422,9 @@ impl Filesystem for Adapter {
         answer(done, reply);
     }
 
-    fn fsyncdir(&self, request: &Request, _ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let _turn = self.shared.readers.turn(request.pid());
-        answer(self.timed(Operation::Fsyncdir, |tree| tree.sync_directory(fh.0)), reply);
+        answer(self.timed(Operation::Fsyncdir, |tree| tree.sync_directory((ino.0, fh.0))), reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
@@ -479,7 +495,7 @@ impl Filesystem for Adapter {
     fn fallocate(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         length: u64,
@@ -488,7 +504,9 @@ impl Filesystem for Adapter {
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         answer(
-            self.timed(Operation::Fallocate, |tree| tree.allocate(fh.0, mode as u32, offset, length)),
+            self.timed(Operation::Fallocate, |tree| {
+                tree.allocate((ino.0, fh.0), mode as u32, offset, length)
+            }),
             reply,
         );
     }
@@ -508,11 +526,11 @@ impl Filesystem for Adapter {
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Ioctl, |tree| match (cmd, in_data) {
-            (FS_IOC_GETFLAGS, _) => Ok(tree.flags(ino.0, fh.0)?.to_ne_bytes().to_vec()),
-            (FS_IOC_FSGETXATTR, _) => Ok(tree.extended_flags(ino.0, fh.0)?.to_vec()),
+            (FS_IOC_GETFLAGS, _) => Ok(tree.flags((ino.0, fh.0))?.to_ne_bytes().to_vec()),
+            (FS_IOC_FSGETXATTR, _) => Ok(tree.extended_flags((ino.0, fh.0))?.to_vec()),
             (FS_IOC_SETFLAGS, [a, b, c, d, ..]) => {
                 let flags = u32::from_ne_bytes([*a, *b, *c, *d]);
-                tree.set_flags(ino.0, fh.0, flags, caller(request)).map(|()| Vec::new())
+                tree.set_flags((ino.0, fh.0), flags, caller(request)).map(|()| Vec::new())
             }
             _ => Err(rustix::io::Errno::NOTTY),
         });
@@ -525,7 +543,7 @@ impl Filesystem for Adapter {
     fn lseek(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: i64,
         whence: i32,
@@ -535,7 +553,7 @@ impl Filesystem for Adapter {
         const SEEK_DATA: i32 = 3;
         let done = self.timed(Operation::Lseek, |tree| {
             let offset = u64::try_from(offset).map_err(|_| rustix::io::Errno::NXIO)?;
-            tree.seek(fh.0, offset, whence == SEEK_DATA)
+            tree.seek((ino.0, fh.0), offset, whence == SEEK_DATA)
         });
         match done {
             Ok(found) => reply.offset(found as i64),
@@ -546,10 +564,10 @@ impl Filesystem for Adapter {
     fn copy_file_range(
         &self,
         request: &Request,
-        _ino_in: INodeNo,
+        ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
-        _ino_out: INodeNo,
+        ino_out: INodeNo,
         fh_out: FileHandle,
         offset_out: u64,
         len: u64,
@@ -560,7 +578,7 @@ impl Filesystem for Adapter {
         // The answer has 32 bits; callers go on where it ended.
         let len = len.min(1 << 30) as usize;
         match self.timed(Operation::CopyFileRange, |tree| {
-            tree.copy((fh_in.0, offset_in), (fh_out.0, offset_out), len)
+            tree.copy(((ino_in.0, fh_in.0), offset_in), ((ino_out.0, fh_out.0), offset_out), len)
         }) {
             Ok(copied) => reply.written(copied as u32),
             Err(errno) => reply.error(errno),

@@ -49,6 +49,7 @@ fn serve(
     let sweep = move || {
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
+            shared.tree.unopened.expire(IDLE_FOR);
         }
         ended.tell();
         shared.backings.expire(Instant::now());

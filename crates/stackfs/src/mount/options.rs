@@ -57,6 +57,8 @@ pub struct StackOptions {
     pub allow_other: bool,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// The kernel opens files by itself, without a request (`-o no-open`). Needs root, or `read_only`. Default off.
+    pub no_open: bool,
     /// File data goes past the daemon (FUSE_PASSTHROUGH) where the kernel and the lower file system can. Default on.
     pub passthrough: bool,
     /// CPUs stay out of idle states while requests arrive (`/dev/cpu_dma_latency`; needs root). Default: by a measurement.
@@ -111,6 +113,7 @@ impl StackOptions {
             exclusive: false,
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
+            no_open: false,
             passthrough: true,
             awake: None,
             readers: None,
@@ -131,6 +134,11 @@ impl StackOptions {
         self.exclusive = true;
         self.timeouts = Timeouts::EXCLUSIVE;
         self
+    }
+
+    /// Whether the kernel opens directories by itself and keeps what it read of them.
+    pub(crate) fn lists_unopened(&self) -> bool {
+        self.exclusive
     }
 
     /// Applies a list as `mount -o` takes it: `layout=56/34,ro,attr_timeout=5`. Options of mount(8) itself, such as
@@ -161,6 +169,7 @@ impl StackOptions {
             ("owner_only", None) => self.allow_other = false,
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
+            ("no-open", None) => self.no_open = true,
             ("nopassthrough", None) => self.passthrough = false,
             ("awake", None) => self.awake = Some(true),
             ("noawake", None) => self.awake = Some(false),
@@ -212,6 +221,7 @@ const FIXED: [&str; 17] = [
     "exclusive",
     "allow_other",
     "owner_only",
+    "no-open",
     "nopassthrough",
     "awake",
     "noawake",

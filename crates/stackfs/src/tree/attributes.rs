@@ -159,12 +159,8 @@ impl Tree {
         });
         match opened {
             Err(Errno::STALE) => {
-                let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
-                Ok(rustix::fs::open(
-                    by_descriptor(&*file.descriptor),
-                    OFlags::WRONLY | OFlags::CLOEXEC,
-                    Mode::empty(),
-                )?)
+                let file = self.nameless_file(id).ok_or(Errno::STALE)?;
+                Ok(rustix::fs::open(by_descriptor(&*file), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
             }
             other => other,
         }

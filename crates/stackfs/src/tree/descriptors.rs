@@ -103,6 +103,20 @@ impl<Key: Copy + Eq + Hash> Descriptors<Key> {
         let _closed_after_the_lock: Vec<Slot<Key>> = gone;
     }
 
+    /// Drops those that were opened longer ago than `age`.
+    pub(crate) fn drop_older(&self, age: Duration) {
+        let mut clock = lock(&self.clock);
+        if clock.slots.is_empty() {
+            return;
+        }
+        let (gone, stay) =
+            std::mem::take(&mut clock.slots).into_iter().partition(|slot| slot.since.elapsed() >= age);
+        clock.slots = stay;
+        clock.index = clock.slots.iter().enumerate().map(|(at, slot)| (slot.id, at)).collect();
+        drop(clock);
+        let _closed_after_the_lock: Vec<Slot<Key>> = gone;
+    }
+
     /// Gives all of them up; false when there were none.
     pub(crate) fn give_up(&self) -> bool {
         let mut clock = lock(&self.clock);

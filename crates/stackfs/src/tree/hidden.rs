@@ -49,6 +49,7 @@ impl Tree {
 
     /// The managed directory's contents have changed, although by themselves they lie deeper.
     pub(crate) fn touched(&self, inside: &Inside) {
+        self.unopened.changed(inside.id);
         if let Kind::Managed(_) = inside.kind {
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

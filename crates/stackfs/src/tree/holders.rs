@@ -163,12 +163,13 @@ impl Tree {
     }
 
     /// Does something that may need a new descriptor. When there is none left, those that are only kept are given up:
-    /// first those of hidden directories, then those of others.
+    /// first those of files and listings that are not open, then of hidden directories, then of others.
     pub(crate) fn with_descriptors<T>(&self, mut work: impl FnMut() -> Done<T>) -> Done<T> {
         let mut done = work();
+        let unopened: &dyn Fn() -> bool = &|| self.unopened.give_up();
         let hidden: &dyn Fn() -> bool = &|| self.holders.kept.give_up();
         let others: &dyn Fn() -> bool = &|| self.descriptors.give_up();
-        for give_up in [hidden, others] {
+        for give_up in [unopened, hidden, others] {
             if !matches!(done, Err(Errno::MFILE | Errno::NFILE)) {
                 break;
             }

@@ -137,8 +137,6 @@ pub(crate) struct ListedEntry<'a> {
 /// A directory being read.
 pub(crate) struct Listing {
     directory: OwnedFd,
-    /// File system that the entries lie on.
-    pub(crate) device: u64,
     /// Inode numbers of `.` and `..`, as shown.
     dots: (u64, u64),
     entries: Entries,
@@ -176,13 +174,13 @@ const HASH_BITS: u32 = 48;
 const HASH_MASK: u64 = (1 << HASH_BITS) - 1;
 
 impl Listing {
-    pub(crate) fn plain(directory: OwnedFd, device: u64) -> Self {
-        Self { directory, device, dots: (0, 0), entries: Entries::default(), position: 0, spread: None }
+    pub(crate) fn plain(directory: OwnedFd) -> Self {
+        Self { directory, dots: (0, 0), entries: Entries::default(), position: 0, spread: None }
     }
 
-    pub(crate) fn managed(directory: OwnedFd, layout: Layout, device: u64) -> Self {
+    pub(crate) fn managed(directory: OwnedFd, layout: Layout) -> Self {
         let spread = Spread { layout, hidden: Vec::new(), next: 0, reading: None };
-        Self { spread: Some(spread), ..Self::plain(directory, device) }
+        Self { spread: Some(spread), ..Self::plain(directory) }
     }
 
     pub(crate) fn with_dots(self, dots: (u64, u64)) -> Self {

@@ -116,7 +116,7 @@ impl Tree {
     pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Done<()> {
         let inside = self.inside(parent)?;
         let kept = self.at(&inside, name, |holder| {
-            let kept = self.before_removal(holder, name);
+            let kept = self.before_removal(holder, name)?;
             rustix::fs::unlinkat(holder, name, AtFlags::empty())?;
             Ok(kept)
         })?;
@@ -129,7 +129,7 @@ impl Tree {
     pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Done<()> {
         let inside = self.inside(parent)?;
         let kept = self.at(&inside, name, |holder| {
-            let kept = self.before_removal(holder, name);
+            let kept = self.before_removal(holder, name)?;
             match rustix::fs::unlinkat(holder, name, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {
                     self.bare_at(holder, name)?;
@@ -144,28 +144,41 @@ impl Tree {
         Ok(())
     }
 
-    /// A descriptor of what is about to lose its last name, unless it is a regular file: the daemon has those open
-    /// that programs have. A FIFO or device is opened without us, and a directory may be where a program stands.
-    fn before_removal(&self, holder: &OwnedFd, name: &[u8]) -> Option<(u64, OwnedFd)> {
-        let attributes = rustix::fs::statx(holder, name, LOOK, WANTED).ok()?;
+    /// A descriptor of what is about to lose its last name. The daemon has a regular file open when a program has, unless
+    /// no request opens files. A FIFO or device is opened without us, and a directory may be where a program stands.
+    fn before_removal(&self, holder: &OwnedFd, name: &[u8]) -> Done<Option<Removed>> {
+        let Ok(attributes) = rustix::fs::statx(holder, name, LOOK, WANTED) else { return Ok(None) };
         let regular = FileType::from_raw_mode(attributes.stx_mode.into()) == FileType::RegularFile;
-        let id = self.number(&attributes);
-        if regular || attributes.stx_nlink > 1 && !is_directory(&attributes) || self.nodes.kind(id).is_none()
-        {
-            return None;
+        let (id, links) = (self.number(&attributes), attributes.stx_nlink);
+        let reached_otherwise =
+            if regular { !self.unopened.files } else { links > 1 && !is_directory(&attributes) };
+        if reached_otherwise || self.nodes.kind(id).is_none() {
+            return Ok(None);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Some((id, self.with_descriptors(|| rustix::fs::openat(holder, name, flags, Mode::empty())).ok()?))
+        match self.with_descriptors(|| rustix::fs::openat(holder, name, flags, Mode::empty())) {
+            Ok(descriptor) => Ok(Some(Removed { id, regular, links, descriptor })),
+            // A program could lose a file that it writes. The removal itself says what is wrong with the name.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) if regular => Err(Errno::MFILE),
+            Err(_) => Ok(None),
+        }
     }
 
-    /// Keeps that descriptor until the kernel gives its last reference back.
-    fn after_removal(&self, kept: Option<(u64, OwnedFd)>) {
-        if let Some((id, descriptor)) = kept {
+    /// Keeps that descriptor until the kernel gives its last reference back. Not to be called while a rename is under way.
+    fn after_removal(&self, removed: Option<Removed>) {
+        let Some(Removed { id, regular, links, descriptor }) = removed else { return };
+        if !regular {
             self.descriptors.keep(id, descriptor);
-            // It may have given it back in between.
-            if self.nodes.kind(id).is_none() {
-                self.descriptors.drop_of(id);
-            }
+        } else if links > 1 && self.by_name(id, |parent, name| self.is_still(id, parent, name)).is_ok() {
+            // The kernel may know that other name for long.
+            return;
+        } else {
+            self.unopened.keep_nameless(id, descriptor);
+        }
+        // It may have given it back in between.
+        if self.nodes.kind(id).is_none() {
+            self.descriptors.drop_of(id);
+            self.unopened.forget(id);
         }
     }
 
@@ -174,7 +187,7 @@ impl Tree {
         // Before the lock: finding a directory may have to wait until no rename is under way.
         let source = self.inside(from.0)?;
         let mut target = self.inside(to.0)?;
-        let _renaming = self.renames.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let renaming = self.renames.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (holder, moved) = found(self.at(&source, from.1, |holder| {
             Ok((Arc::clone(holder), rustix::fs::statx(holder, from.1, LOOK, WANTED)?))
         }))?;
@@ -183,7 +196,11 @@ impl Tree {
         } else {
             None
         };
+        let mut replaced = None;
         self.making(&mut target, to.1, |new_holder| {
+            if self.unopened.files && flags.is_empty() {
+                replaced = self.before_removal(new_holder, to.1)?.filter(|removed| removed.regular);
+            }
             match rustix::fs::renameat_with(&holder, from.1, new_holder, to.1, flags) {
                 // Over an empty managed directory: it is not empty below.
                 Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory(&moved) && flags.is_empty() => {
@@ -199,6 +216,8 @@ impl Tree {
         if let Some(exchanged) = exchanged {
             self.nodes.renamed(self.number(&exchanged), &new, old);
         }
+        drop(renaming);
+        self.after_removal(replaced);
         Ok(())
     }
 
@@ -220,6 +239,15 @@ impl Tree {
         let attributes = rustix::fs::statx(directory, path, LOOK, WANTED)?;
         if self.number(&attributes) == id { Ok(()) } else { Err(Errno::STALE) }
     }
+}
+
+/// What loses a name, by a descriptor.
+struct Removed {
+    id: u64,
+    regular: bool,
+    /// Names that it had.
+    links: u32,
+    descriptor: OwnedFd,
 }
 
 /// A stranger in the place of a hidden directory (ENOTDIR) hides what would be there: to the caller it is missing.

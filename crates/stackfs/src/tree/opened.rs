@@ -28,6 +28,8 @@ pub(crate) struct OpenFile {
 /// An open directory.
 pub(crate) struct OpenDirectory {
     pub(crate) id: u64,
+    /// File system that its entries are on.
+    pub(crate) device: u64,
     pub(crate) listing: Mutex<Listing>,
 }
 

@@ -1,16 +1,27 @@
 //! Opening files and directories, and what is done to open files without the kernel's pass-through.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, SeekFrom, Statx};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::identity::Caller;
 use super::listing::{ListedEntry, Listing};
 use super::nodes::{Kind, lock};
-use super::opened::{OpenDirectory, OpenFile};
+use super::opened::OpenDirectory;
+use super::unopened::{Of, Reached};
 use super::{Done, Tree};
+
+/// How a request writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing {
+    /// Set-user-id bits are cleared.
+    pub(crate) kills_bits: bool,
+    /// The program has opened the file to append to it.
+    pub(crate) appends: bool,
+}
 
 impl Tree {
     /// Opens a regular file with these flags (access mode and synchronous writing).
@@ -20,9 +31,9 @@ impl Tree {
         match opened {
             // The file has no name any more: reopen it by /proc/self/fd.
             Err(Errno::STALE) => {
-                let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
-                let flags = flags - OFlags::NOFOLLOW;
-                rustix::fs::open(super::hidden::by_descriptor(&*file.descriptor), flags, Mode::empty())
+                let file = self.nameless_file(id).ok_or(Errno::STALE)?;
+                let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+                rustix::fs::open(super::hidden::by_descriptor(&*file), flags, Mode::empty())
             }
             other => other,
         }
@@ -52,6 +63,10 @@ impl Tree {
 
     /// Opens a directory to be read.
     pub(crate) fn open_directory(&self, id: u64) -> Done<u64> {
+        Ok(self.opened.add_directory(self.listing_of(id)?))
+    }
+
+    pub(super) fn listing_of(&self, id: u64) -> Done<OpenDirectory> {
         let inside = self.inside(id)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&inside.directory, c".", flags, Mode::empty());
@@ -60,36 +75,42 @@ impl Tree {
         let attributes = rustix::fs::statx(&opened, c".", super::LOOK, super::WANTED)?;
         let device = super::device(&attributes);
         let listing = match inside.kind {
-            Kind::Managed(layout) => Listing::managed(opened, layout, device),
-            Kind::Leaf | Kind::Plain | Kind::Unreadable => Listing::plain(opened, device),
+            Kind::Managed(layout) => Listing::managed(opened, layout),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable => Listing::plain(opened),
         };
         let dots = (self.shown(id), self.shown(parent));
         let listing = Mutex::new(listing.with_dots(dots));
-        Ok(self.opened.add_directory(OpenDirectory { id, listing }))
+        Ok(OpenDirectory { id, device, listing })
     }
 
-    /// Passes entries of an open directory from `position` on to `emit`, until it returns false (no room for the entry).
+    /// Passes entries of a directory from `position` on to `emit`, until it returns false (no room for the entry).
     pub(crate) fn list(
         &self,
-        handle: u64,
+        of: Of,
         position: u64,
-        emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
+        mut emit: impl FnMut(&OpenDirectory, &ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
-        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
-        lock(&directory.listing).read(position, &self.hidden_opener(), emit)
+        self.listing_at(of, position, |directory| {
+            let mut behind = position;
+            let noting = |listed: &ListedEntry<'_>| {
+                let taken = emit(directory, listed)?;
+                if taken {
+                    behind = listed.position;
+                }
+                Ok(taken)
+            };
+            lock(&directory.listing).read(position, &self.hidden_opener(), noting)?;
+            Ok(((), behind))
+        })
     }
 
     fn hidden_opener(&self) -> impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd> {
         |managed, path| self.open_hidden(managed, path, OFlags::RDONLY)
     }
 
-    pub(crate) fn file(&self, handle: u64) -> Done<Arc<OpenFile>> {
-        self.opened.file(handle).ok_or(Errno::BADF)
-    }
-
     /// Reads until `buffer` is full or the file ends.
-    pub(crate) fn read(&self, handle: u64, offset: u64, buffer: &mut [u8]) -> Done<usize> {
-        let file = self.file(handle)?;
+    pub(crate) fn read(&self, of: Of, offset: u64, buffer: &mut [u8]) -> Done<usize> {
+        let file = self.file_of(of, OFlags::RDONLY)?;
         let mut done = 0;
         while done < buffer.len() {
             match rustix::io::pread(&file.descriptor, &mut buffer[done..], offset + done as u64) {
@@ -103,12 +124,21 @@ impl Tree {
         Ok(done)
     }
 
-    pub(crate) fn write(&self, handle: u64, offset: u64, bytes: &[u8], kills_bits: bool) -> Done<usize> {
-        let file = self.file(handle)?;
+    /// Writes `bytes`. A program that appends gets the offset from the kernel, which takes the size for what it was when
+    /// the file was last looked at; where no request opens files that may be long ago, so that the end is asked for.
+    pub(crate) fn write(&self, of: Of, offset: u64, bytes: &[u8], how: Writing) -> Done<usize> {
+        let file = self.file_of(of, OFlags::RDWR)?;
+        let at_end = self.unopened.files && how.appends;
         let write = || {
             let mut done = 0;
             while done < bytes.len() {
-                match rustix::io::pwrite(&file.descriptor, &bytes[done..], offset + done as u64) {
+                let (rest, offset) = (IoSlice::new(&bytes[done..]), offset + done as u64);
+                let written = if at_end {
+                    rustix::io::pwritev2(&file.descriptor, &[rest], offset, ReadWriteFlags::APPEND)
+                } else {
+                    rustix::io::pwrite(&file.descriptor, &rest, offset)
+                };
+                match written {
                     Ok(0) => break,
                     Ok(written) => done += written,
                     Err(Errno::INTR) => {}
@@ -118,11 +148,11 @@ impl Tree {
             }
             Ok(done)
         };
-        self.writing(&file, kills_bits, write)
+        self.writing(&file, how.kills_bits, write)
     }
 
     /// Set-user-id bits go when somebody else than root writes.
-    fn writing<T>(&self, file: &OpenFile, kills_bits: bool, work: impl FnOnce() -> T) -> T {
+    fn writing<T>(&self, file: &Reached, kills_bits: bool, work: impl FnOnce() -> T) -> T {
         if kills_bits || file.by_ordinary_user {
             self.identity.without_fsetid(work)
         } else {
@@ -130,8 +160,8 @@ impl Tree {
         }
     }
 
-    pub(crate) fn sync(&self, handle: u64, contents_only: bool) -> Done<()> {
-        let file = self.file(handle)?;
+    pub(crate) fn sync(&self, of: Of, contents_only: bool) -> Done<()> {
+        let file = self.file_of(of, OFlags::RDONLY)?;
         if contents_only {
             rustix::fs::fdatasync(&file.descriptor)
         } else {
@@ -140,37 +170,38 @@ impl Tree {
     }
 
     /// Makes a directory's entries durable, wherever they lie.
-    pub(crate) fn sync_directory(&self, handle: u64) -> Done<()> {
-        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
-        lock(&directory.listing).each_lower(&self.hidden_opener(), |lower| rustix::fs::fsync(lower))
+    pub(crate) fn sync_directory(&self, of: Of) -> Done<()> {
+        self.with_directory(of, |directory| {
+            lock(&directory.listing).each_lower(&self.hidden_opener(), |lower| rustix::fs::fsync(lower))
+        })
     }
 
-    pub(crate) fn allocate(&self, handle: u64, mode: u32, offset: u64, len: u64) -> Done<()> {
-        let file = self.file(handle)?;
+    pub(crate) fn allocate(&self, of: Of, mode: u32, offset: u64, len: u64) -> Done<()> {
+        let file = self.file_of(of, OFlags::RDWR)?;
         let mode = FallocateFlags::from_bits_retain(mode);
         self.writing(&file, false, || rustix::fs::fallocate(&file.descriptor, mode, offset, len))
     }
 
     /// The inode flags of what is open.
-    pub(crate) fn flags(&self, id: u64, handle: u64) -> Done<u32> {
-        self.by_handle(id, handle, |opened| Ok(rustix::fs::ioctl_getflags(opened)?.bits()))
+    pub(crate) fn flags(&self, of: Of) -> Done<u32> {
+        self.by_handle(of, |opened| Ok(rustix::fs::ioctl_getflags(opened)?.bits()))
     }
 
     /// The same in their longer form, `struct fsxattr`.
-    pub(crate) fn extended_flags(&self, id: u64, handle: u64) -> Done<[u8; sys::EXTENDED_FLAGS_BYTES]> {
-        self.by_handle(id, handle, |opened| {
+    pub(crate) fn extended_flags(&self, of: Of) -> Done<[u8; sys::EXTENDED_FLAGS_BYTES]> {
+        self.by_handle(of, |opened| {
             sys::extended_flags(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })
     }
 
     /// Sets the flags. The caller's ownership was checked by the kernel.
-    pub(crate) fn set_flags(&self, id: u64, handle: u64, flags: u32, caller: Caller) -> Done<()> {
-        if let Some(Kind::Managed(_) | Kind::Unreadable) = self.nodes.kind(id) {
+    pub(crate) fn set_flags(&self, of: Of, flags: u32, caller: Caller) -> Done<()> {
+        if let Some(Kind::Managed(_) | Kind::Unreadable) = self.nodes.kind(of.0) {
             // They would hold for the managed directory and not for the hidden ones, where the entries are.
             return Err(Errno::OPNOTSUPP);
         }
         let flags = IFlags::from_bits_retain(flags);
-        self.by_handle(id, handle, |opened| {
+        self.by_handle(of, |opened| {
             // As the kernel does: these take a capability, which the daemon has and an ordinary caller has not.
             let privileged = IFlags::IMMUTABLE | IFlags::APPEND;
             let changed = rustix::fs::ioctl_getflags(opened)? ^ flags;
@@ -182,22 +213,21 @@ impl Tree {
     }
 
     /// Runs `work` on an open file or directory.
-    fn by_handle<T>(&self, id: u64, handle: u64, work: impl FnOnce(&OwnedFd) -> Done<T>) -> Done<T> {
-        if self.nodes.kind(id) == Some(Kind::Leaf) {
-            return work(&self.file(handle)?.descriptor);
+    fn by_handle<T>(&self, of: Of, work: impl FnOnce(&OwnedFd) -> Done<T>) -> Done<T> {
+        if self.nodes.kind(of.0) == Some(Kind::Leaf) {
+            return work(&self.file_of(of, OFlags::RDONLY)?.descriptor);
         }
-        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
-        work(lock(&directory.listing).itself())
+        self.with_directory(of, |directory| work(lock(&directory.listing).itself()))
     }
 
     /// Finds data or a hole.
-    pub(crate) fn seek(&self, handle: u64, offset: u64, data: bool) -> Done<u64> {
-        let file = self.file(handle)?;
+    pub(crate) fn seek(&self, of: Of, offset: u64, data: bool) -> Done<u64> {
+        let file = self.file_of(of, OFlags::RDONLY)?;
         rustix::fs::seek(&file.descriptor, if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) })
     }
 
-    pub(crate) fn copy(&self, from: (u64, u64), to: (u64, u64), len: usize) -> Done<usize> {
-        let (source, target) = (self.file(from.0)?, self.file(to.0)?);
+    pub(crate) fn copy(&self, from: (Of, u64), to: (Of, u64), len: usize) -> Done<usize> {
+        let (source, target) = (self.file_of(from.0, OFlags::RDONLY)?, self.file_of(to.0, OFlags::RDWR)?);
         let (mut read_at, mut write_at) = (from.1, to.1);
         self.writing(&target, false, || {
             let (source, target) = (&source.descriptor, &target.descriptor);

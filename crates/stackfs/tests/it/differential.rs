@@ -151,6 +151,15 @@ fn they_do_so_by_io_uring_with_data_that_passes_through_and_that_does_not() {
 }
 
 #[test]
+fn they_do_so_when_nothing_is_opened_by_a_request() {
+    if cannot_mount() {
+        return;
+    }
+    compare(&Scene::with(|options| StackOptions { no_open: true, ..options }), share(10));
+    compare(&Scene::with(|options| StackOptions { no_open: true, ..options.exclusive() }), share(10));
+}
+
+#[test]
 fn a_sequence_that_fails_is_cut_down_to_the_steps_that_matter() {
     let steps = sequence(7);
     let unlinks = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Unlink(_))).count();

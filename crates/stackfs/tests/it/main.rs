@@ -14,3 +14,4 @@ mod scene;
 mod semantics;
 mod strangers;
 mod translation;
+mod unopened;

@@ -75,10 +75,11 @@ fn directory(lower: &Lower, name: &str, mode: u32) -> PathBuf {
     path
 }
 
-fn mounted(lower: &Lower) -> (TempDir, Mount) {
+fn mounted(lower: &Lower, no_open: bool) -> (TempDir, Mount) {
     let point = TempDir::with_prefix("crumb-posix-mount").expect("a mount point");
     let mut options = StackOptions::new(&lower.root, point.path());
     options.allow_other = true;
+    options.no_open = no_open;
     options.flags.dev = true;
     options.flags.suid = true;
     let mount = scene::started(options);
@@ -138,7 +139,7 @@ fn failed_only_through_the_mount(program: &Path, settings: &Path, lower: &Lower)
     let below = pjdfstest(program, settings, &directory(lower, "plain", UNMANAGED));
     directory(lower, "unmanaged", UNMANAGED);
     directory(lower, "managed", MANAGED);
-    let (point, _mount) = mounted(lower);
+    let (point, _mount) = mounted(lower, false);
     let mut failed = Vec::new();
     for place in ["unmanaged", "managed"] {
         let through = pjdfstest(program, settings, &point.path().join(place));
@@ -197,10 +198,15 @@ fn a_file_is_the_bytes_that_were_written_to_it() {
         mapwrite = 3\nread = 10\nwrite = 10\ntruncate = 5\nfsync = 0.02\nfdatasync = 0.02\nposix_fallocate = 2\n\
         punch_hole = 2\nsendfile = 5\nposix_fadvise = 1\ncopy_file_range = 5\n";
     fs::write(&settings, text).expect("written");
-    for lower in &lowers {
-        directory(lower, "unmanaged", UNMANAGED);
-        directory(lower, "managed", MANAGED);
-        let (point, mount) = mounted(lower);
+    let modes = lowers.iter().flat_map(|lower| [(lower, false), (lower, true)]);
+    for (lower, no_open) in modes {
+        // Where nothing is opened by a request all data goes through the daemon.
+        let operations = if no_open { operations / 4 } else { operations };
+        if !no_open {
+            directory(lower, "unmanaged", UNMANAGED);
+            directory(lower, "managed", MANAGED);
+        }
+        let (point, mount) = mounted(lower, no_open);
         // Both at once: two files of one mount do not get into each other's way.
         std::thread::scope(|scope| {
             for (place, first_seed) in [("unmanaged", 1), ("managed", 2)] {
@@ -216,7 +222,10 @@ fn a_file_is_the_bytes_that_were_written_to_it() {
                         let run = fsx.arg(settings).arg("-P").arg(folder.path()).arg(&file).output();
                         let run = run.expect("it starts");
                         assert!(run.status.success(), "{}, {place}, seed {seed}: {}", lower.name, said(&run));
-                        eprintln!("{}, {place}: {count} operations of fsx, seed {seed}", lower.name);
+                        eprintln!(
+                            "{}, {place}, no-open {no_open}: {count} operations of fsx, seed {seed}",
+                            lower.name
+                        );
                     }
                 });
             }

@@ -77,6 +77,7 @@ pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value
         "entry_timeout_s": options.timeouts.entry.as_secs_f64(),
         "attributes_timeout_s": options.timeouts.attributes.as_secs_f64(),
         "missing_timeout_s": options.timeouts.missing.as_secs_f64(),
+        "no_open": options.no_open,
         "passthrough": options.passthrough,
         "transport": waiting.transport.name(),
         "awake": waiting.awake,
