@@ -3,6 +3,7 @@
 //! | module | what | for whom |
 //! |---|---|---|
 //! | `arrivals` | when what a socket received had arrived | generators of open loops |
+//! | `changes` (a feature) | what anybody changes in a file system, by fanotify(7) | the stackable file system |
 //! | `file_flags` | an inode's extended flags | the stackable file system |
 //! | `fuse_device` (a feature) | what `/dev/fuse` does beside reading and writing | FUSE file systems |
 //! | `fuse_ring` (a feature) | FUSE over io_uring(7) | FUSE file systems |
@@ -13,6 +14,8 @@
 //! Not here: what rustix says safely, which is nearly all.
 
 mod arrivals;
+#[cfg(feature = "changes")]
+pub mod changes;
 mod file_flags;
 #[cfg(feature = "fuse-device")]
 pub mod fuse_device;
