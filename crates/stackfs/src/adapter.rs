@@ -34,6 +34,7 @@ use rustix::fs::Statx;
 use crate::counters::{Census, Counters, Operation};
 use crate::mount::claims::Claim;
 use crate::mount::options::{StackOptions, Timeouts};
+use crate::online::Running;
 use crate::tree::identity::{Caller, prepare_thread};
 use crate::tree::listing::ListedEntry;
 use crate::tree::nodes::Kind;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     waiting: Waiting,
     /// The device serves though a ring was wanted.
     ring_refused: AtomicBool,
+    /// Conversions while mounted.
+    pub(crate) running: Running,
     shares: Arc<Shares>,
     /// Of directories that are open, by their handles.
     directory_shares: Mutex<HashMap<u64, Share>>,
@@ -83,7 +86,7 @@ pub(crate) struct Adapter {
     /// Dropped with the adapter, when nothing is served any more: what else works for the mount then ends.
     serving: Option<Sender<()>>,
     /// Keeps conversions and exclusive mounts of the tree out for as long as anything is served.
-    _claim: Claim,
+    _claim: Arc<Claim>,
 }
 
 /// File data in one request, without pass-through. The kernel takes no more than 1 MiB.
@@ -107,6 +110,7 @@ impl Shared {
             readers,
             ring_refused: AtomicBool::new(false),
             directory_shares: Mutex::default(),
+            running: Running::default(),
             tree,
             counters: Counters::default(),
             backings: Backings::default(),
@@ -133,6 +137,17 @@ impl Shared {
         }
     }
 
+    /// The kernel returns references to a node (FORGET).
+    pub(crate) fn forget_node(&self, id: u64, lookups: u64) {
+        let Some(kind) = self.tree.nodes.forget(id, lookups) else { return };
+        self.tree.descriptors.drop_of(id);
+        self.tree.unopened.forget(id);
+        self.backings.forget(id);
+        if matches!(kind, Kind::Managed(_) | Kind::Converting) {
+            self.tree.holders.forget(id);
+        }
+    }
+
     pub(crate) fn census(&self) -> Census {
         let (files_open, directories_open) = self.tree.opened.count();
         Census {
@@ -151,7 +166,11 @@ impl Shared {
 
 impl Adapter {
     /// Fails where the processors shall be kept awake and cannot.
-    pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions, claim: Claim) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        options: &StackOptions,
+        claim: Arc<Claim>,
+    ) -> std::io::Result<Self> {
         let privileged = shared.tree.identity.is_privileged();
         let awake = shared.waiting.awake.then(Awake::open).transpose()?;
         Ok(Self {
@@ -257,17 +276,6 @@ impl Adapter {
         let by_ordinary_user = caller.uid != 0;
         let file = OpenFile { id, descriptor, by_ordinary_user, passed_through, _share: share };
         FileHandle(self.tree().opened.add(file))
-    }
-
-    /// The kernel returns references to a node (FORGET).
-    fn forget_node(&self, id: u64, lookups: u64) {
-        let Some(kind) = self.tree().nodes.forget(id, lookups) else { return };
-        self.tree().descriptors.drop_of(id);
-        self.tree().unopened.forget(id);
-        self.shared.backings.forget(id);
-        if let Kind::Managed(_) = kind {
-            self.tree().holders.forget(id);
-        }
     }
 
     fn close(&self, handle: u64) {

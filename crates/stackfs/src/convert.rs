@@ -31,7 +31,7 @@
 //!
 //! Always holds: an entry is in one place at any time, under its own name, as the same inode; no rename replaces
 //! anything; DIR stays the same inode, with its owner, permissions, access lists and other attributes.
-//! Not here: what a mount does, converting while mounted.
+//! Not here: what a mount does; converting while mounted (`online`).
 
 pub(crate) mod calls;
 pub(crate) mod error;
@@ -42,6 +42,7 @@ pub(crate) mod level_attributes;
 pub(crate) mod levels;
 pub(crate) mod lost;
 mod moves;
+pub(crate) mod online;
 pub(crate) mod state;
 
 use std::collections::HashSet;

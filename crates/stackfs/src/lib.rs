@@ -12,6 +12,7 @@ pub mod advise;
 pub mod check;
 pub mod convert;
 pub mod managed;
+pub mod online;
 pub mod views;
 
 mod adapter;

@@ -19,7 +19,7 @@ pub(super) mod options;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -29,6 +29,7 @@ use self::options::StackOptions;
 use crate::StackError;
 use crate::adapter::{self, Adapter, Session, Shared, Waiting};
 use crate::counters::Census;
+use crate::online::Online;
 use crate::tree::Tree;
 
 /// A mounted tree. Dropped, it is unmounted, lazily when in use.
@@ -37,6 +38,7 @@ pub struct Mount {
     session: Option<Session>,
     lower: PathBuf,
     mountpoint: PathBuf,
+    claim: Weak<Claim>,
 }
 
 /// How a mount ended.
@@ -92,13 +94,15 @@ impl Mount {
         }
         let shared = Arc::new(Shared::new(tree, descriptors, &options));
         options.mountpoint.clone_from(&mountpoint);
+        let claim = Arc::new(claim);
+        let held = Arc::downgrade(&claim);
         let adapter = Adapter::new(Arc::clone(&shared), &options, claim)
             .map_err(|source| StackError::Asleep { source })?;
         let session = adapter::start(adapter, &options, &lower).map_err(|error| StackError::Refused {
             mountpoint: mountpoint.clone(),
             reason: refusal(&error, options.allow_other),
         })?;
-        Ok(Self { shared, session: Some(session), lower, mountpoint })
+        Ok(Self { shared, session: Some(session), lower, mountpoint, claim: held })
     }
 
     /// The tree below, absolute and without links.
@@ -124,6 +128,12 @@ impl Mount {
     /// A handle to the operation statistics that outlives the mount.
     pub fn watch(&self) -> Watch {
         Watch { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Converts directories of it while programs use them.
+    pub fn online(&self) -> Online {
+        let (lower, mountpoint) = (self.lower.clone(), self.mountpoint.clone());
+        Online { shared: Arc::clone(&self.shared), lower, mountpoint, claim: Weak::clone(&self.claim) }
     }
 
     /// Whether it has ended: unmounted by somebody else, and its last user gone.

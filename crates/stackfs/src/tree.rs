@@ -10,14 +10,17 @@
 //! Always holds: only open nodes and a bounded number of directories keep a descriptor. Only the system call that opens
 //! hidden directories (`holders`) gets a path of more than one component.
 //! Not here: the protocol (`adapter`), names to places (`files::Layout`), directory reading (`listing`).
+//! An operation passes the gate of the directory it works in (`gate`), so that a conversion knows when it has ended.
 //! Locks: a rename holds `renames` shared over its system call. An operation that found a stale name takes it exclusively:
 //! then no rename is under way and the node's name is current. `hiding` is held while a hidden directory is created.
 //! Within both, the leaf locks of `nodes` and `descriptors`.
 
 mod attributes;
+pub(super) mod converting;
 pub(super) mod descriptors;
 mod extended;
-mod hidden;
+pub(super) mod gate;
+pub(super) mod hidden;
 mod holders;
 pub(super) mod identity;
 pub(super) mod listing;
@@ -25,6 +28,7 @@ mod naming;
 pub(super) mod nodes;
 pub(super) mod opened;
 mod opening;
+mod recording;
 pub(super) mod shares;
 mod unopened;
 
@@ -36,7 +40,9 @@ use files::Layout;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use self::converting::{Conversions, Half};
 use self::descriptors::Descriptors;
+use self::gate::Passed;
 use self::identity::Identity;
 use self::nodes::{Kind, Nodes, Place, ROOT};
 use self::opened::Opened;
@@ -64,6 +70,7 @@ pub(crate) struct Tree {
     pub(crate) holders: Holders,
     pub(crate) opened: Opened,
     pub(crate) unopened: Unopened,
+    pub(crate) conversions: Conversions,
     pub(crate) identity: Identity,
     /// For directories that are managed, unmarked and empty.
     layout_new: Layout,
@@ -81,10 +88,14 @@ pub(crate) struct Entry {
 }
 
 /// A directory an operation works in.
-pub(crate) struct Inside {
+pub(crate) struct Inside<'t> {
     pub(crate) id: u64,
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) kind: Kind,
+    /// Its conversion, if one is under way.
+    half: Option<Half>,
+    /// Until it is dropped, a conversion relies on nothing newer than this operation.
+    _passed: Passed<'t>,
 }
 
 impl Tree {
@@ -109,6 +120,7 @@ impl Tree {
             holders: Holders::new(hidden_max(directories_max), trusted_for),
             opened: Opened::default(),
             unopened: Unopened::new(false, false),
+            conversions: Conversions::new(),
             identity: Identity::of_this_process(),
             layout_new,
             renames: RwLock::default(),
@@ -119,6 +131,11 @@ impl Tree {
     /// The same tree, of which no request opens files, or directories.
     pub(crate) fn with_unopened(self, files: bool, directories: bool) -> Self {
         Self { unopened: Unopened::new(files, directories), ..self }
+    }
+
+    /// Held while a hidden directory is made.
+    pub(crate) fn hiding(&self) -> std::sync::MutexGuard<'_, ()> {
+        nodes::lock(&self.hiding)
     }
 
     /// Whether the lower tree's file system may itself lie on another one, as the kernel counts it.
@@ -157,13 +174,16 @@ impl Tree {
     }
 
     /// The directory with this number, to work in.
-    pub(crate) fn inside(&self, id: u64) -> Done<Inside> {
+    pub(crate) fn inside(&self, id: u64) -> Done<Inside<'_>> {
         // Before its kind: it may show only when it is opened that it is half converted.
         let directory = self.directory(id)?;
-        match self.nodes.kind(id).ok_or(Errno::STALE)? {
-            Kind::Leaf => Err(Errno::NOTDIR),
-            Kind::Unreadable => Err(Errno::IO),
-            kind @ (Kind::Plain | Kind::Managed(_)) => Ok(Inside { id, directory, kind }),
+        let passed = self.pass(id);
+        match self.now(id)? {
+            (Kind::Leaf, _) => Err(Errno::NOTDIR),
+            (Kind::Unreadable, _) => Err(Errno::IO),
+            // Only between the end of a conversion and its last word: none of its operations is left.
+            (Kind::Converting, None) => Err(Errno::STALE),
+            (kind, half) => Ok(Inside { id, directory, kind, half, _passed: passed }),
         }
     }
 
@@ -279,12 +299,18 @@ impl Tree {
             // says "not counted", as btrfs does, and find(1) understands; 0 is a directory removed while open.
             attributes.stx_nlink = attributes.stx_nlink.min(1);
         }
+        if u32::from(attributes.stx_mode) & 0o170_000 == 0o040_000 {
+            self.without_moves(&mut attributes);
+        }
         attributes
     }
 
     fn kind_of(&self, id: u64, attributes: &Statx, open: impl FnOnce(OFlags) -> Done<OwnedFd>) -> Kind {
         if u32::from(attributes.stx_mode) & 0o170_000 != 0o040_000 {
             return Kind::Leaf;
+        }
+        if let Some(kind) = self.kind_in_conversion(id) {
+            return kind;
         }
         let is_managed = managed::is_managed(attributes.stx_mode.into());
         let known = self.nodes.kind(id);
@@ -318,10 +344,15 @@ impl Tree {
     /// A directory that a conversion has left half way shows nothing at all, with an error, until that is finished:
     /// part of its entries lie elsewhere, and what is made here meanwhile could be there twice.
     fn note_half_way(&self, id: u64, opened: &OwnedFd) {
-        if let Some(verb) = unfinished(opened) {
+        // Unless this mount converts it. If that has just ended, the staging directory is gone when looked for again.
+        let is_ours = || self.conversions.of(id).is_some() || unfinished(opened).is_none();
+        if let Some(verb) = unfinished(opened)
+            && !is_ours()
+        {
             let path = std::fs::read_link(hidden::by_descriptor(opened)).unwrap_or_default();
             tracing::error!(
-                "{0} is half converted and is not shown: unmount, then `crumb {verb} {0}` finishes it",
+                "{0} is half converted and is not shown: `crumb {verb} --online` on it in the mount finishes it, or unmount, then \
+                 `crumb {verb} {0}`",
                 path.display()
             );
             self.nodes.set_kind(id, Kind::Unreadable);

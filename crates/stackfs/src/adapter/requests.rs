@@ -49,7 +49,7 @@ impl Filesystem for Adapter {
     /// No turn: it is called many times for one request, and nothing here takes long.
     fn forget(&self, _request: &Request, ino: INodeNo, nlookup: u64) {
         let _ = self.timed(Operation::Forget, |_| {
-            self.forget_node(ino.0, nlookup);
+            self.shared.forget_node(ino.0, nlookup);
             Ok(())
         });
     }
@@ -389,7 +389,7 @@ impl Filesystem for Adapter {
                     Generation(0),
                 ));
             };
-            let Some(entry) = tree.listed(holder, listed.name)? else { return Ok(true) };
+            let Some(entry) = tree.listed(directory.id, holder, listed.name)? else { return Ok(true) };
             let attributes = shown::attributes(entry.id, &entry.attributes);
             let generation = Generation(entry.generation);
             if reply.add(INodeNo(entry.id), listed.position, name, &ttl, &attributes, generation) {

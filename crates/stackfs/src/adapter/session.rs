@@ -51,6 +51,7 @@ fn serve(
             shared.backings.expire(Instant::now() - IDLE_FOR);
             shared.tree.unopened.expire(IDLE_FOR);
         }
+        shared.running.end();
         ended.tell();
         shared.backings.expire(Instant::now());
         if let Some(awake) = awake {

@@ -111,6 +111,82 @@ pub enum ConvertError {
         /// The managed directory.
         parent: PathBuf,
     },
+    /// A conversion while mounted was asked for by a user who may not.
+    #[error(
+        "{path}: only root may have it converted while mounted, or user {daemon}, who serves the mount, if it belongs to \
+         that user (it belongs to user {owner}); run this as root", path = path.display()
+    )]
+    NotYours {
+        /// What was named.
+        path: PathBuf,
+        /// User id of the directory.
+        owner: u32,
+        /// User id of the program that serves the mount.
+        daemon: u32,
+    },
+    /// One conversion at a time.
+    #[error(
+        "{path}: this mount is converting {other}, and converts one directory at a time; wait for that to end, or stop it \
+         (Ctrl-C where it runs), then run this again", path = path.display(), other = other.display()
+    )]
+    Busy {
+        /// What was named.
+        path: PathBuf,
+        /// What is under way.
+        other: PathBuf,
+    },
+    /// A second mount would show half of it.
+    #[error(
+        "{path}: cannot be converted while mounted, because another `crumb mount` shows it or a part of it too \
+         (`findmnt -t fuse.crumb` lists them); unmount that one, then run this again", path = path.display()
+    )]
+    AlsoShown {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Listings that are under way are not known.
+    #[error(
+        "{path}: the mount at {mountpoint} is exclusive with no-open, so that it cannot know which listings are under way; mount it \
+         without no-open, then run this again", path = path.display(), mountpoint = mountpoint.display()
+    )]
+    Unopened {
+        /// What was named.
+        path: PathBuf,
+        /// Where the mount is.
+        mountpoint: PathBuf,
+    },
+    /// Mounted read-only.
+    #[error(
+        "{path}: the mount at {mountpoint} is read-only; `mount -o remount,rw {mountpoint}`, then run this again",
+        path = path.display(), mountpoint = mountpoint.display()
+    )]
+    ReadOnly {
+        /// What was named.
+        path: PathBuf,
+        /// Where the mount is.
+        mountpoint: PathBuf,
+    },
+    /// The mount is being ended.
+    #[error("{path}: the mount that shows it is ending; run this again without --online", path = path.display())]
+    Ending {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// A program has removed the directory.
+    #[error("{path}: was removed while it was converted; nothing is left to do", path = path.display())]
+    Removed {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Entries that no program sees.
+    #[error(
+        "{path}: entries lie beside its hidden level, put there below the mount; unmount, then `crumb check --repair` on \
+         it below puts them in their places", path = path.display()
+    )]
+    Beside {
+        /// What was named.
+        path: PathBuf,
+    },
     /// Neither root nor the owner.
     #[error("{path}: belongs to user {owner}; run this as that user or as root", path = path.display())]
     NotOwner {

@@ -85,6 +85,11 @@ impl Guard {
         Self::take_real(path, real)
     }
 
+    /// Of a directory that the mount in this process shows; `path` is for messages, the locks are held.
+    pub(crate) fn of_a_mount(path: PathBuf, directory: Held, above: Vec<Held>) -> Self {
+        Self { path, directory, _above: above }
+    }
+
     fn take_real(path: &Path, real: PathBuf) -> Result<Self, ConvertError> {
         let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
         let directory = open_without_links(&real).map_err(cannot_open)?;
@@ -93,9 +98,9 @@ impl Guard {
         for ancestor in real.ancestors().skip(1) {
             // A user who may not read a directory cannot have mounted it. Some storage has no locks.
             let Ok(opened) = open_directory(ancestor) else { continue };
-            above.push(lock(path, ancestor, opened, FlockOperation::NonBlockingLockShared)?);
+            above.push(lock_of(path, ancestor, opened, FlockOperation::NonBlockingLockShared)?);
         }
-        let directory = lock(path, &real, directory, FlockOperation::NonBlockingLockExclusive)?;
+        let directory = lock_of(path, &real, directory, FlockOperation::NonBlockingLockExclusive)?;
         // Again, now that none can start.
         let (_, mounts) = unmounted(path)?;
         refuse_served(path, &real)?;
@@ -185,7 +190,13 @@ pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<Held>> {
     }
 }
 
-fn lock(path: &Path, at: &Path, directory: File, operation: FlockOperation) -> Result<Held, ConvertError> {
+/// Locks `at`, for the conversion of `path`.
+pub(crate) fn lock_of(
+    path: &Path,
+    at: &Path,
+    directory: File,
+    operation: FlockOperation,
+) -> Result<Held, ConvertError> {
     match rustix::fs::flock(&directory, operation) {
         Err(Errno::WOULDBLOCK) => Err(ConvertError::Locked { path: path.to_owned(), at: at.to_owned() }),
         // Storage without locks: the table of mounts has been looked at.

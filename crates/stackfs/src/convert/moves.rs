@@ -388,12 +388,12 @@ impl Side {
 }
 
 impl Collisions {
-    fn add(&mut self, here: PathBuf, there: PathBuf) {
+    pub(super) fn add(&mut self, here: PathBuf, there: PathBuf) {
         self.count += 1;
         self.first.get_or_insert((here, there));
     }
 
-    fn refuse(&self, path: &Path) -> Result<(), Cut> {
+    pub(super) fn refuse(&self, path: &Path) -> Result<(), Cut> {
         match self.first.clone() {
             None => Ok(()),
             Some((first, second)) => {

@@ -69,6 +69,16 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// Whether a mount of another process or place serves this tree, a part of it or one that holds it.
+    pub(crate) fn others_serve(&self) -> bool {
+        freed(|| {
+            let of_root = |root: &File| held(root, SERVED) || held(root, SERVED_BELOW);
+            self.root.as_ref().is_some_and(of_root) || self.above.iter().any(|above| held(above, SERVED))
+        })
+    }
+}
+
 /// Whether a mount serves this directory, anything below it or a tree that holds it.
 pub(crate) fn is_served(path: &Path) -> bool {
     let root = open_directory(path).ok();

@@ -136,9 +136,10 @@ impl StackOptions {
         self
     }
 
-    /// Whether the kernel opens directories by itself and keeps what it read of them.
+    /// Whether the kernel opens directories by itself and keeps what it read of them. Not without `no-open`: a directory that is
+    /// converted while programs list it needs to know who does.
     pub(crate) fn lists_unopened(&self) -> bool {
-        self.exclusive
+        self.exclusive && self.no_open
     }
 
     /// Applies a list as `mount -o` takes it: `layout=56/34,ro,attr_timeout=5`. Options of mount(8) itself, such as
@@ -211,7 +212,7 @@ impl StackOptions {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 17] = [
+const FIXED: [&str; 18] = [
     "layout",
     "entry_timeout",
     "attr_timeout",

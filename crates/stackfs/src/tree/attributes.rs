@@ -37,6 +37,7 @@ impl Tree {
     pub(crate) fn attributes(&self, id: u64) -> Done<Statx> {
         let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
         if kind != Kind::Leaf {
+            let _passed = self.pass(id);
             let attributes = self.is_number(id, self.directory(id)?)?;
             self.note_kind(id, kind, &attributes);
             return Ok(self.as_seen(attributes));
@@ -75,7 +76,12 @@ impl Tree {
                 &by_name
             }
         };
-        let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
+        let _passed = self.pass(id);
+        let (kind, half) = self.now(id)?;
+        let conversion = half.map(|(conversion, _)| conversion);
+        // The conversion changes the mode too, and its hidden directories follow this one.
+        let _paused = conversion.as_ref().map(|conversion| conversion.pause());
+        let owner_in_conversion = conversion.as_ref().map(|_| owner(node)).transpose()?;
         let managed = match kind {
             Kind::Managed(layout)
                 if change.uid.is_some() || change.gid.is_some() || change.mode.is_some() =>
@@ -85,7 +91,7 @@ impl Tree {
             _ => None,
         };
         // Nobody shall take the hidden directories for a stranger's before they have followed.
-        let hiding = managed.map(|_| lock(&self.hiding));
+        let hiding = managed.map(|_| ()).or(conversion.as_ref().map(|_| ())).map(|()| lock(&self.hiding));
         // The owner before the mode, as chown clears bits that the same call may set.
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
@@ -93,7 +99,7 @@ impl Tree {
             self.identity.with_fsetid(owned)?;
         }
         if let Some(mode) = change.mode {
-            let mode = self.mode_below(id, kind, mode)?;
+            let mode = self.mode_below(id, kind, node, mode)?;
             self.identity.with_fsetid(|| rustix::fs::chmod(by_descriptor(node), mode))?;
         }
         if change.accessed.is_some() || change.modified.is_some() {
@@ -102,9 +108,17 @@ impl Tree {
                 last_modification: change.modified.map_or(KEPT, Set::spec),
             };
             rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH)?;
+            if let (Some(conversion), Some(modified)) = (&conversion, change.modified) {
+                conversion.set_modified(modified.moment());
+            }
         }
         if let Some((layout, owner_before)) = managed {
             self.follow(node, layout, Some(owner_before))?;
+        }
+        if let (Some(conversion), Some(before)) = (&conversion, owner_in_conversion)
+            && (change.uid.is_some() || change.gid.is_some() || change.mode.is_some())
+        {
+            self.follow_in_conversion(conversion, before)?;
         }
         drop(hiding);
         let attributes = rustix::fs::statx(node, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
@@ -124,7 +138,7 @@ impl Tree {
 
     /// The mode a node gets below. The managed bit is not the mount's to change: it would show entries that lie
     /// elsewhere, or hide those that are there.
-    fn mode_below(&self, id: u64, kind: Kind, mode: u32) -> Done<Mode> {
+    fn mode_below(&self, id: u64, kind: Kind, node: &OwnedFd, mode: u32) -> Done<Mode> {
         if kind == Kind::Leaf {
             return Ok(Mode::from_raw_mode(mode & 0o7777));
         }
@@ -136,7 +150,15 @@ impl Tree {
             );
             return Err(Errno::PERM);
         }
-        let bit = if matches!(kind, Kind::Managed(_)) { MANAGED_BIT } else { 0 };
+        let bit = match kind {
+            Kind::Managed(_) => MANAGED_BIT,
+            // As the conversion has it now.
+            Kind::Converting => {
+                let attributes = rustix::fs::statx(node, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+                u32::from(attributes.stx_mode) & MANAGED_BIT
+            }
+            _ => 0,
+        };
         Ok(Mode::from_raw_mode(mode & 0o7777 | bit))
     }
 
@@ -168,6 +190,17 @@ impl Tree {
 }
 
 impl Set {
+    /// The time itself.
+    fn moment(self) -> Timespec {
+        match self {
+            Self::Now => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec }
+            }
+            at => at.spec(),
+        }
+    }
+
     fn spec(self) -> Timespec {
         match self {
             Self::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },

@@ -66,10 +66,17 @@ impl Tree {
 
     /// What inherits from a managed directory inherits from its hidden ones.
     fn lists_follow(&self, id: u64, name: &[u8]) -> Done<()> {
-        match self.nodes.kind(id) {
-            Some(Kind::Managed(layout)) if name.starts_with(LISTS.as_bytes()) => {
-                self.follow(&*self.directory(id)?, layout, None)
+        if !name.starts_with(LISTS.as_bytes()) {
+            return Ok(());
+        }
+        let _passed = self.pass(id);
+        match self.now(id)? {
+            (_, Some((conversion, _))) => {
+                let _paused = conversion.pause();
+                let before = super::holders::owner(&conversion.directory)?;
+                self.follow_in_conversion(&conversion, before)
             }
+            (Kind::Managed(layout), None) => self.follow(&*self.directory(id)?, layout, None),
             _ => Ok(()),
         }
     }

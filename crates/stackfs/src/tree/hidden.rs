@@ -6,15 +6,19 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
+use super::converting::{Conversion, Side};
 use super::holders::{open_hidden, owner};
 use super::identity::{Caller, Identity};
 use super::listing::{Entries, is_second, is_top};
 use super::nodes::{Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED};
-use crate::convert::state::is_reserved;
+use crate::convert::TIMES_FILE;
+use crate::convert::state::{is_reserved, staging_name};
 use crate::managed;
 use files::Layout;
 
@@ -28,7 +32,7 @@ impl Tree {
     /// was missing, and is seen as changed afterwards.
     pub(crate) fn making<T>(
         &self,
-        inside: &mut Inside,
+        inside: &mut Inside<'_>,
         name: &[u8],
         mut make: impl FnMut(&Arc<OwnedFd>) -> Done<T>,
     ) -> Done<T> {
@@ -36,7 +40,7 @@ impl Tree {
         if is_reserved(name) {
             return Err(Errno::PERM);
         }
-        let made = match self.at(inside, name, &mut make) {
+        let made = match self.making_at(inside, name, &mut make) {
             Err(Errno::NOENT) if matches!(inside.kind, Kind::Managed(_)) => {
                 self.hide(inside, name)?;
                 self.at(inside, name, &mut make)
@@ -47,10 +51,26 @@ impl Tree {
         Ok(made)
     }
 
+    fn making_at<T>(
+        &self,
+        inside: &Inside<'_>,
+        name: &[u8],
+        make: &mut impl FnMut(&Arc<OwnedFd>) -> Done<T>,
+    ) -> Done<T> {
+        match inside.kind {
+            Kind::Converting => self.making_at_either(inside, name, make),
+            _ => self.at(inside, name, make),
+        }
+    }
+
     /// The managed directory's contents have changed, although by themselves they lie deeper.
-    pub(crate) fn touched(&self, inside: &Inside) {
+    pub(crate) fn touched(&self, inside: &Inside<'_>) {
         self.unopened.changed(inside.id);
-        if let Kind::Managed(_) = inside.kind {
+        let is_kept = inside.half.as_ref().is_some_and(|(conversion, _)| {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+            conversion.set_modified(Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec })
+        });
+        if !is_kept && matches!(inside.kind, Kind::Managed(_) | Kind::Converting) {
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let times = Timestamps { last_access: omit, last_modification: now };
@@ -62,10 +82,12 @@ impl Tree {
     }
 
     /// Creates the hidden directory that `name` belongs in.
-    fn hide(&self, inside: &mut Inside, name: &[u8]) -> Done<()> {
+    fn hide(&self, inside: &mut Inside<'_>, name: &[u8]) -> Done<()> {
         let _hiding = lock(&self.hiding);
         // The previous holder of the lock may have given the directory its layout.
-        inside.kind = self.nodes.kind(inside.id).unwrap_or(inside.kind);
+        if inside.half.is_none() {
+            inside.kind = self.nodes.kind(inside.id).unwrap_or(inside.kind);
+        }
         let Kind::Managed(mut layout) = inside.kind else { return Ok(()) };
         if layout == managed::LAYOUT_UNMARKED && self.layout_new != layout && self.is_bare(inside)? {
             managed::set_layout_mark(&inside.directory, self.layout_new).map_err(|error| {
@@ -79,11 +101,12 @@ impl Tree {
         let mut path = Vec::new();
         layout.subdirectory(name, &mut path);
         let strict = self.identity.is_privileged();
-        self.with_descriptors(|| make_hidden(&inside.directory, &path, strict, &self.identity))
+        let managed = &*inside.directory;
+        self.with_descriptors(|| make_hidden(managed, managed, &path, strict, &self.identity))
     }
 
     /// Whether a managed directory is empty and unmarked.
-    fn is_bare(&self, inside: &Inside) -> Done<bool> {
+    fn is_bare(&self, inside: &Inside<'_>) -> Done<bool> {
         let unmarked = managed::layout_mark(&inside.directory).map_err(|_| Errno::IO)?.is_none();
         Ok(unmarked && is_empty(&inside.directory)?)
     }
@@ -119,6 +142,16 @@ impl Tree {
     /// After the managed directory's owner or permissions changed: its hidden directories follow. Those that belong to
     /// somebody else than it does, or did `before`, are left alone by a daemon with root's rights: they are not ours.
     pub(crate) fn follow(&self, managed: &OwnedFd, layout: Layout, before: Option<u32>) -> Done<()> {
+        self.follow_below(managed, managed, layout, before)
+    }
+
+    fn follow_below(
+        &self,
+        root: &OwnedFd,
+        managed: &OwnedFd,
+        layout: Layout,
+        before: Option<u32>,
+    ) -> Done<()> {
         let strict = self.identity.is_privileged();
         let each = |hidden: &OwnedFd| {
             if strict && !is_ours(managed, hidden, before)? {
@@ -129,12 +162,31 @@ impl Tree {
             }
             liken(managed, hidden).map(|()| true)
         };
-        self.identity.with_fsetid(|| each_hidden(managed, layout, each))
+        self.identity.with_fsetid(|| each_hidden(root, layout, each))
+    }
+
+    /// The same during a conversion: its staging directory and what is in it follow too. The moves are paused.
+    pub(crate) fn follow_in_conversion(&self, conversion: &Conversion, before: u32) -> Done<()> {
+        let (managed, layout) = (&*conversion.directory, conversion.layout);
+        if let Ok(staging) = conversion.staging() {
+            let like = rustix::fs::fstat(managed)?;
+            let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+            self.identity.with_fsetid(|| match rustix::fs::fchown(staging, Some(uid), Some(gid)) {
+                // An ordinary user's daemon keeps what it makes.
+                Err(Errno::PERM) => Ok(()),
+                other => other,
+            })?;
+            self.follow_below(staging, managed, layout, Some(before))?;
+        }
+        if conversion.step().sides().contains(&Side::Up) {
+            self.follow_below(managed, managed, layout, Some(before))?;
+        }
+        Ok(())
     }
 
     /// The mode a new file gets: the umask counts unless the directory has a default access control list, which the
     /// lower file system applies instead.
-    pub(crate) fn masked(&self, inside: &Inside, mode: u32, umask: u32) -> Mode {
+    pub(crate) fn masked(&self, inside: &Inside<'_>, mode: u32, umask: u32) -> Mode {
         let masked = Mode::from_raw_mode(mode & 0o7777 & !(umask & 0o777));
         if mode & umask & 0o777 == 0 {
             return masked;
@@ -219,14 +271,21 @@ fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd)
     Ok(())
 }
 
-/// Makes the hidden directory at `path`, and the one above it. With root's rights (`strict`), it is made as the managed
-/// directory's owner: there is never one of root's in its place, which somebody else could have put there.
-fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool, identity: &Identity) -> Done<()> {
+/// Makes the hidden directory at `path` below `root`, and the one above it; `root` is the managed directory or its staging
+/// directory. With root's rights (`strict`), it is made as the managed directory's owner: there is never one of root's in
+/// its place, which somebody else could have put there.
+pub(crate) fn make_hidden(
+    root: &OwnedFd,
+    managed: &OwnedFd,
+    path: &[u8],
+    strict: bool,
+    identity: &Identity,
+) -> Done<()> {
     let like = rustix::fs::statx(managed, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
     let its_owner = Caller { uid: like.stx_uid, gid: like.stx_gid };
     let mut upper: Option<OwnedFd> = None;
     for part in path.split(|byte| *byte == b'/') {
-        let at = upper.as_ref().unwrap_or(managed);
+        let at = upper.as_ref().unwrap_or(root);
         let make = || rustix::fs::mkdirat(at, part, Mode::RWXU);
         let opened = match identity.create_as(its_owner, Mode::RWXU, make) {
             Ok(()) => {
@@ -264,7 +323,7 @@ fn liken(managed: &OwnedFd, hidden: &OwnedFd) -> Done<()> {
     let like = rustix::fs::statx(managed, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
     let is = rustix::fs::statx(hidden, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
     if (is.stx_uid, is.stx_gid) != (like.stx_uid, like.stx_gid) {
-        let (uid, gid) = (rustix::fs::Uid::from_raw(like.stx_uid), rustix::fs::Gid::from_raw(like.stx_gid));
+        let (uid, gid) = (Uid::from_raw(like.stx_uid), Gid::from_raw(like.stx_gid));
         match rustix::fs::fchown(hidden, Some(uid), Some(gid)) {
             // An ordinary user's daemon keeps what it makes.
             Err(Errno::PERM) => {}
@@ -291,6 +350,52 @@ fn liken(managed: &OwnedFd, hidden: &OwnedFd) -> Done<()> {
         }
     }
     Ok(())
+}
+
+/// The top directory of a hidden directory's path.
+pub(super) fn top_of(path: &[u8]) -> &[u8] {
+    path.split(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// ENOTEMPTY when a directory holds anything but staging directories.
+pub(crate) fn only_reserved(directory: &OwnedFd) -> Done<()> {
+    let mut empty = true;
+    each_name(directory, |name, _| {
+        empty = is_reserved(name);
+        empty
+    })?;
+    if empty { Ok(()) } else { Err(Errno::NOTEMPTY) }
+}
+
+/// Removes the hidden directories below `root`; ENOTEMPTY when one of them holds an entry, or anything else is there but the
+/// names of conversions.
+pub(super) fn remove_empty_levels(root: &OwnedFd, layout: Layout) -> Done<()> {
+    for (name, _) in names(root)? {
+        if is_reserved(&name) || name == TIMES_FILE.to_bytes() {
+            continue;
+        }
+        if !is_top(layout, &name) {
+            return Err(Errno::NOTEMPTY);
+        }
+        if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
+            let upper = open_hidden(root, &name, OFlags::RDONLY)?;
+            if owner(&upper)? != owner(root)? {
+                return Err(Errno::NOTEMPTY);
+            }
+            for (below, _) in names(&upper)? {
+                ignore_missing(rustix::fs::unlinkat(&upper, below, AtFlags::REMOVEDIR))?;
+            }
+        }
+        ignore_missing(rustix::fs::unlinkat(root, &name, AtFlags::REMOVEDIR))?;
+    }
+    Ok(())
+}
+
+/// Removes a staging directory whose levels are gone.
+pub(super) fn remove_staging(directory: &OwnedFd, staging: &OwnedFd, layout: Layout) -> Done<()> {
+    ignore_missing(rustix::fs::unlinkat(staging, TIMES_FILE, AtFlags::empty()))?;
+    let name = staging_name(layout);
+    ignore_missing(rustix::fs::unlinkat(directory, name.as_c_str(), AtFlags::REMOVEDIR))
 }
 
 fn ignore_missing(done: Done<()>) -> Done<()> {

@@ -54,12 +54,14 @@ impl Tree {
     /// Does something to `name` in the directory below that holds it.
     pub(crate) fn at<T>(
         &self,
-        inside: &Inside,
+        inside: &Inside<'_>,
         name: &[u8],
         mut work: impl FnMut(&Arc<OwnedFd>) -> Done<T>,
     ) -> Done<T> {
-        let Kind::Managed(layout) = inside.kind else {
-            return self.with_descriptors(|| work(&inside.directory));
+        let layout = match inside.kind {
+            Kind::Managed(layout) => layout,
+            Kind::Converting => return self.at_either(inside, name, work),
+            _ => return self.with_descriptors(|| work(&inside.directory)),
         };
         let mut path = Vec::with_capacity(8);
         layout.subdirectory(name, &mut path);
@@ -79,7 +81,7 @@ impl Tree {
     /// Opens the hidden directory of an entry for look-ups. Of two levels the upper one is kept too, with the verdict that
     /// it is the owner's, for as long as any: there are a hundred of them for ten thousand, and each would cost an
     /// `openat2` and two `statx` more.
-    fn open_holder(&self, inside: &Inside, path: &[u8]) -> Done<OwnedFd> {
+    fn open_holder(&self, inside: &Inside<'_>, path: &[u8]) -> Done<OwnedFd> {
         let (managed, split) = (&inside.directory, path.iter().position(|byte| *byte == b'/'));
         let Some(split) = split.filter(|_| self.identity.is_privileged()) else {
             return self.open_hidden(managed, path, OFlags::PATH);
@@ -238,7 +240,7 @@ pub(super) fn owner(of: &OwnedFd) -> Done<u32> {
     Ok(rustix::fs::statx(of, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?.stx_uid)
 }
 
-fn is_removed(directory: &OwnedFd) -> bool {
+pub(super) fn is_removed(directory: &OwnedFd) -> bool {
     rustix::fs::statx(directory, c"", LOOK | AtFlags::EMPTY_PATH, WANTED).is_ok_and(|is| is.stx_nlink == 0)
 }
 

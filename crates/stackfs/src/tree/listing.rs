@@ -8,7 +8,8 @@
 //! A plain directory's positions are the lower one's. In a managed one they follow from names alone: hidden directories
 //! are read in the order of their numbers, and each one's entries in the order of their names' hashes. So a position
 //! means the same after the directory was closed and opened again, and after a remount, which NFS servers rely on.
-//! This requires reading a hidden directory whole; it is small (some hundred names).
+//! This requires reading a hidden directory whole; it is small (some hundred names). Of one with many names a window is held.
+//! While a directory is converted its entries move: then its listing is recorded when it begins (`recording`).
 //!
 //! Always holds: `.` and `..` first, then `aaa`, then the others in order. An entry that exists during the whole listing is
 //! returned exactly once: changes to other names do not move it. One exception: if two names in one hidden
@@ -16,15 +17,20 @@
 //! them, it gets the first one twice.
 //! Not here: attributes of entries (`tree`), the protocol.
 
+mod leaf;
+
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use files::Layout;
-use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
+use rustix::fs::{FileType, RawDir, SeekFrom};
 use rustix::io::Errno;
 
+use self::leaf::{HASH_BITS, HASH_MASK, Leaf};
 use super::Done;
+use super::recording::{Cursor, Recording};
 
 /// An entry as the lower file system returns it.
 pub(crate) struct Raw<'a> {
@@ -57,12 +63,6 @@ impl Entries {
     /// Reads the next ones, in place of those here; false at the end.
     pub(crate) fn fill(&mut self, directory: &OwnedFd) -> Done<bool> {
         self.clear();
-        self.fill_more(directory)
-    }
-
-    /// Reads the next ones, behind those here; false at the end.
-    fn fill_more(&mut self, directory: &OwnedFd) -> Done<bool> {
-        let before = self.entries.len();
         let mut buffer = [MaybeUninit::uninit(); BATCH_BYTES];
         let mut raw = RawDir::new(directory, &mut buffer);
         loop {
@@ -81,11 +81,16 @@ impl Entries {
                 break;
             }
         }
-        Ok(self.entries.len() > before)
+        Ok(!self.entries.is_empty())
     }
 
-    fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.entries.iter().map(|packed| &self.names[packed.name.start as usize..packed.name.end as usize])
+    /// Adds a copy of an entry; its index.
+    fn push(&mut self, entry: &Raw<'_>) -> usize {
+        let begin = self.names.len() as u32;
+        self.names.extend_from_slice(entry.name);
+        let name = begin..self.names.len() as u32;
+        self.entries.push(Packed { name, kind: entry.kind, inode: entry.inode, offset: entry.offset });
+        self.entries.len() - 1
     }
 
     fn name(&self, at: usize) -> &[u8] {
@@ -131,7 +136,15 @@ pub(crate) struct ListedEntry<'a> {
     /// The position of the next entry.
     pub(crate) position: u64,
     /// The lower directory that holds it; `None` for the two dots.
-    pub(crate) holder: Option<&'a OwnedFd>,
+    pub(crate) holder: Option<Holder<'a>>,
+}
+
+/// Where a listed entry is below.
+#[derive(Clone, Copy)]
+pub(crate) enum Holder<'a> {
+    Open(&'a OwnedFd),
+    /// To be looked up: it may have moved since it was listed.
+    ByName,
 }
 
 /// A directory being read.
@@ -142,7 +155,15 @@ pub(crate) struct Listing {
     entries: Entries,
     /// Position of the next entry.
     position: u64,
-    spread: Option<Spread>,
+    source: Source,
+}
+
+/// Where entries come from.
+enum Source {
+    Plain,
+    Managed(Spread),
+    /// The directory was being converted when its listing began, or has been since.
+    Recorded(Cursor),
 }
 
 /// What reading a managed directory needs to remember.
@@ -150,37 +171,23 @@ struct Spread {
     layout: Layout,
     /// Hidden directories by rising numbers, from the one on where reading began.
     hidden: Vec<(u64, Vec<u8>)>,
+    /// That number.
+    from: u64,
     /// Which of them is next.
     next: usize,
     /// The one being read.
     reading: Option<Leaf>,
 }
 
-/// A hidden directory, read whole.
-struct Leaf {
-    directory: OwnedFd,
-    names: Entries,
-    /// Indices of `names` with the hashes of their names, in order of the hashes.
-    order: Vec<(u64, usize)>,
-    /// The next of `order`.
-    at: usize,
-    /// The hidden directory's part of a position.
-    base: u64,
-}
-
 const BEHIND_DOTS: u64 = 2;
-/// Bits of a position that tell the entry within its hidden directory.
-const HASH_BITS: u32 = 48;
-const HASH_MASK: u64 = (1 << HASH_BITS) - 1;
-
 impl Listing {
     pub(crate) fn plain(directory: OwnedFd) -> Self {
-        Self { directory, dots: (0, 0), entries: Entries::default(), position: 0, spread: None }
+        let (entries, source) = (Entries::default(), Source::Plain);
+        Self { directory, dots: (0, 0), entries, position: 0, source }
     }
 
     pub(crate) fn managed(directory: OwnedFd, layout: Layout) -> Self {
-        let spread = Spread { layout, hidden: Vec::new(), next: 0, reading: None };
-        Self { spread: Some(spread), ..Self::plain(directory) }
+        Self { source: Source::Managed(Spread::new(layout)), ..Self::plain(directory) }
     }
 
     pub(crate) fn with_dots(self, dots: (u64, u64)) -> Self {
@@ -195,34 +202,38 @@ impl Listing {
         open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
         mut emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
-        match &mut self.spread {
-            None => self.read_plain(position, &mut emit),
-            Some(_) => self.read_managed(position, open, &mut emit),
+        match &mut self.source {
+            Source::Plain => self.read_plain(position, &mut emit),
+            Source::Managed(_) => self.read_managed(position, open, &mut emit),
+            Source::Recorded(cursor) => cursor.read(position, self.dots, &mut emit),
         }
+    }
+
+    /// Begins again, as a plain directory or a managed one.
+    pub(crate) fn begin(&mut self, layout: Option<Layout>) {
+        self.entries.clear();
+        self.position = 0;
+        self.source = layout.map_or(Source::Plain, |layout| Source::Managed(Spread::new(layout)));
+    }
+
+    /// Continues from a recording, wherever it is.
+    pub(crate) fn continue_from(&mut self, recording: &Arc<Recording>) {
+        self.entries.clear();
+        self.source = Source::Recorded(Cursor::new(Arc::clone(recording)));
+    }
+
+    /// Whether anything has been read of the directory itself, so that positions of it are known.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.position != 0 && !self.is_recorded()
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        matches!(self.source, Source::Recorded(_))
     }
 
     /// The directory that is read.
     pub(crate) fn itself(&self) -> &OwnedFd {
         &self.directory
-    }
-
-    /// Does something to all lower directories that hold its entries, and to itself.
-    pub(crate) fn each_lower(
-        &mut self,
-        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
-        mut work: impl FnMut(&OwnedFd) -> Done<()>,
-    ) -> Done<()> {
-        if let Some(spread) = &self.spread {
-            // By a descriptor of its own: the listing may be anywhere.
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let again = rustix::fs::openat(&self.directory, c".", flags, Mode::empty())?;
-            for (_, name) in hidden(&again, spread.layout, 0, open)? {
-                if let Some(opened) = there(open(&again, &name))? {
-                    work(&opened)?;
-                }
-            }
-        }
-        work(&self.directory)
     }
 
     fn read_plain(
@@ -243,7 +254,7 @@ impl Listing {
                 let (inode, holder) = match entry.name {
                     b"." => (self.dots.0, None),
                     b".." => (self.dots.1, None),
-                    _ => (entry.inode, Some(&self.directory)),
+                    _ => (entry.inode, Some(Holder::Open(&self.directory))),
                 };
                 let position = entry.offset;
                 let listed = ListedEntry { name: entry.name, kind: entry.kind, inode, position, holder };
@@ -262,19 +273,10 @@ impl Listing {
         open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
         emit: &mut impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
-        let Some(spread) = &mut self.spread else { return Ok(()) };
+        let Source::Managed(spread) = &mut self.source else { return Ok(()) };
         if position != self.position || position == 0 || position == BEHIND_DOTS {
             self.position = position;
-            // Behind the dots again: as from the beginning, and from elsewhere as it is now.
-            let (number, behind) = match position >> HASH_BITS {
-                0 => (0, None),
-                number => (number - 1, Some(position & HASH_MASK)),
-            };
-            spread.hidden = hidden(&self.directory, spread.layout, number, open)?;
-            (spread.next, spread.reading) = (0, None);
-            if let Some(behind) = behind {
-                spread.go_to(&self.directory, number, behind, open)?;
-            }
+            spread.seek(&self.directory, position, open)?;
         }
         for (at, name, inode) in [(0, &b"."[..], self.dots.0), (1, b"..", self.dots.1)] {
             if self.position == at {
@@ -291,7 +293,7 @@ impl Listing {
             }
             let Some(leaf) = &mut spread.reading else { continue };
             while let Some((entry, position)) = leaf.peek() {
-                let holder = Some(&leaf.directory);
+                let holder = Some(Holder::Open(&leaf.directory));
                 let (name, kind, inode) = (entry.name, entry.kind, entry.inode);
                 if !emit(&ListedEntry { name, kind, inode, position, holder })? {
                     return Ok(());
@@ -299,18 +301,55 @@ impl Listing {
                 leaf.at += 1;
                 self.position = position;
             }
-            spread.reading = None;
+            if !leaf.read_on()? {
+                spread.reading = None;
+            }
         }
     }
 }
 
 impl Spread {
+    fn new(layout: Layout) -> Self {
+        Self { layout, hidden: Vec::new(), from: u64::MAX, next: 0, reading: None }
+    }
+
+    /// Goes to a position other than the next one. The kernel asks for some entries twice, when a program's buffer was full,
+    /// so the hidden directories listed at the beginning are kept: a directory that was flat with millions of names keeps
+    /// its blocks, and to list it takes a tenth of a second.
+    fn seek(
+        &mut self,
+        managed: &OwnedFd,
+        position: u64,
+        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+    ) -> Done<()> {
+        // Behind the dots again: as from the beginning.
+        let Some(number) = (position >> HASH_BITS).checked_sub(1) else {
+            self.hidden = hidden(managed, self.layout, 0, open)?;
+            (self.from, self.next, self.reading) = (0, 0, None);
+            return Ok(());
+        };
+        let behind = position & HASH_MASK;
+        if let Some(leaf) = self.reading.as_mut().filter(|leaf| leaf.is_of(number))
+            && leaf.covers(behind)
+        {
+            leaf.go_behind(behind);
+            return Ok(());
+        }
+        if number < self.from {
+            self.hidden = hidden(managed, self.layout, number, open)?;
+            self.from = number;
+        }
+        self.next = self.hidden.partition_point(|(there, _)| *there < number);
+        self.reading = None;
+        self.go_to(managed, number, behind, open)
+    }
+
     /// Reads the next hidden directory; false when there is none.
     fn go_on(&mut self, managed: &OwnedFd, open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>) -> Done<bool> {
         while let Some((number, name)) = self.hidden.get(self.next) {
             self.next += 1;
             if let Some(directory) = there(open(managed, name))? {
-                self.reading = Some(Leaf::read(directory, *number)?);
+                self.reading = Some(Leaf::read(directory, *number, None)?);
                 return Ok(true);
             }
         }
@@ -325,53 +364,19 @@ impl Spread {
         behind: u64,
         open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
     ) -> Done<()> {
-        if self.hidden.first().is_some_and(|(first, _)| *first == number)
-            && self.go_on(managed, open)?
-            && let Some(leaf) = &mut self.reading
-        {
-            // It may have gone since the names were listed, and the next one been read.
-            if leaf.base == base(number) {
-                leaf.at = leaf.order.partition_point(|(hash, _)| *hash <= behind);
-            }
+        let Some((_, name)) = self.hidden.get(self.next).filter(|(there, _)| *there == number) else {
+            return Ok(());
+        };
+        if let Some(directory) = there(open(managed, name))? {
+            self.reading = Some(Leaf::read(directory, number, Some(behind))?);
         }
+        self.next += 1;
         Ok(())
     }
 }
 
-impl Leaf {
-    fn read(directory: OwnedFd, number: u64) -> Done<Self> {
-        let mut names = Entries::default();
-        while names.fill_more(&directory)? {}
-        let hashes = names.names().enumerate().filter(|(_, name)| !matches!(*name, b"." | b".."));
-        let mut order: Vec<(u64, usize)> = hashes.map(|(at, name)| (hash(name), at)).collect();
-        order.sort_by_key(|(hash, at)| (*hash, names.name(*at)));
-        Ok(Self { directory, names, order, at: 0, base: base(number) })
-    }
-
-    /// The next entry, and the position behind it.
-    fn peek(&self) -> Option<(Raw<'_>, u64)> {
-        let (hash, at) = *self.order.get(self.at)?;
-        let behind = self.base + hash;
-        // A position cannot distinguish two names of the same hash: a reader that stops between them reads both again.
-        let shared = self.order.get(self.at + 1).is_some_and(|(next, _)| *next == hash);
-        Some((self.names.raw(at)?, if shared { behind - 1 } else { behind }))
-    }
-}
-
-fn base(number: u64) -> u64 {
-    (number + 1) << HASH_BITS
-}
-
-/// 48 bits of a name's FNV-1a hash. Positions that clients keep depend on it, so it stays.
-fn hash(name: &[u8]) -> u64 {
-    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash ^ hash >> HASH_BITS) & HASH_MASK
-}
-
 /// The hidden directories that are there, with their numbers, in the order in which they are read; from a number on.
-fn hidden(
+pub(crate) fn hidden(
     directory: &OwnedFd,
     layout: Layout,
     from: u64,
@@ -445,7 +450,7 @@ fn names(directory: &OwnedFd) -> Done<Vec<Vec<u8>>> {
 }
 
 /// A hidden directory to be read; `None` when it is gone, or something else is in its place.
-fn there(opened: Done<OwnedFd>) -> Done<Option<OwnedFd>> {
+pub(crate) fn there(opened: Done<OwnedFd>) -> Done<Option<OwnedFd>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -455,28 +460,9 @@ fn there(opened: Done<OwnedFd>) -> Done<Option<OwnedFd>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use rustix::fs::{Mode, OFlags};
 
-    #[test]
-    fn behind_one_of_two_names_of_the_same_hash_both_are_told_again() {
-        let place = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c"] {
-            std::fs::write(place.path().join(name), "").unwrap();
-        }
-        let directory = std::fs::File::open(place.path()).unwrap().into();
-        let mut leaf = Leaf::read(directory, 7).unwrap();
-        let hashes: Vec<u64> = leaf.order.iter().map(|(hash, _)| *hash).collect();
-        assert!(hashes.is_sorted() && hashes.len() == 3, "{hashes:?}");
-        for (at, hash) in [5, 5, 9].into_iter().enumerate() {
-            leaf.order[at].0 = hash;
-        }
-        let mut positions = Vec::new();
-        while let Some((_, position)) = leaf.peek() {
-            positions.push(position);
-            leaf.at += 1;
-        }
-        assert_eq!(positions, [base(7) + 4, base(7) + 5, base(7) + 9]);
-    }
+    use super::*;
 
     #[test]
     fn hidden_directories_are_numbered_in_their_order_whatever_others_there_are() {

@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use super::identity::Caller;
+use super::listing::Holder;
 use super::nodes::{Kind, Place};
 use super::{Done, Entry, LOOK, Tree, WANTED};
 
@@ -31,16 +32,28 @@ impl Tree {
     /// Looks a name up. The kernel holds a reference to what is found.
     pub(crate) fn look_up(&self, parent: u64, name: &[u8]) -> Done<Entry> {
         let inside = self.inside(parent)?;
+        let _held = self.hold(&inside, name);
         let (holder, attributes) = found(self.at(&inside, name, |holder| {
             Ok((Arc::clone(holder), rustix::fs::statx(holder, name, LOOK, WANTED)?))
         }))?;
         Ok(self.refer(parent, &holder, name, attributes))
     }
 
-    /// What a directory entry just read is; `None` when it is gone. No reference is counted.
-    pub(crate) fn listed(&self, holder: &OwnedFd, name: &[u8]) -> Done<Option<Entry>> {
-        match rustix::fs::statx(holder, name, LOOK, WANTED) {
-            Ok(attributes) => Ok(Some(self.entry(holder, name, attributes))),
+    /// What an entry of a directory, just read, is; `None` when it is gone. No reference is counted.
+    pub(crate) fn listed(&self, directory: u64, holder: Holder<'_>, name: &[u8]) -> Done<Option<Entry>> {
+        let look = |holder: &OwnedFd| {
+            let attributes = rustix::fs::statx(holder, name, LOOK, WANTED)?;
+            Ok(self.entry(holder, name, attributes))
+        };
+        let found = match holder {
+            Holder::Open(holder) => look(holder),
+            Holder::ByName => {
+                let inside = self.inside(directory)?;
+                found(self.at(&inside, name, |holder| look(holder)))
+            }
+        };
+        match found {
+            Ok(entry) => Ok(Some(entry)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -49,6 +62,7 @@ impl Tree {
     /// Makes a directory, symbolic link or special file as the caller's.
     pub(crate) fn make(&self, parent: u64, name: &[u8], new: &New<'_>, caller: Caller) -> Done<Entry> {
         let mut inside = self.inside(parent)?;
+        let _held = self.hold(&inside, name);
         let mode = match *new {
             New::Directory { mode, umask } | New::Special { mode, umask, .. } => {
                 self.masked(&inside, mode, umask)
@@ -79,6 +93,7 @@ impl Tree {
         caller: Caller,
     ) -> Done<(Entry, OwnedFd)> {
         let mut inside = self.inside(parent)?;
+        let _held = self.hold(&inside, name);
         let mode = self.masked(&inside, mode, umask);
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = self.making(&mut inside, name, |holder| {
@@ -98,6 +113,7 @@ impl Tree {
     /// Gives a node another name.
     pub(crate) fn link(&self, id: u64, parent: u64, name: &[u8]) -> Done<Entry> {
         let mut inside = self.inside(parent)?;
+        let _held = self.hold(&inside, name);
         let linked = self.by_name(id, |from, path| {
             self.is_still(id, from, path)?;
             let made = self.making(&mut inside, name, |holder| {
@@ -187,6 +203,7 @@ impl Tree {
         // Before the lock: finding a directory may have to wait until no rename is under way.
         let source = self.inside(from.0)?;
         let mut target = self.inside(to.0)?;
+        let _held = (self.hold(&source, from.1), self.hold(&target, to.1));
         let renaming = self.renames.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (holder, moved) = found(self.at(&source, from.1, |holder| {
             Ok((Arc::clone(holder), rustix::fs::statx(holder, from.1, LOOK, WANTED)?))
@@ -227,10 +244,15 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(holder, name, flags, Mode::empty())?;
         let attributes = rustix::fs::statx(&opened, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+        let id = self.number(&attributes);
+        let _passed = self.pass(id);
+        if let Some(conversion) = self.conversions.of(id) {
+            return self.bare_in_conversion(&conversion);
+        }
         let again = |_| opened.try_clone().map_err(|_| Errno::MFILE);
-        match self.kind_of(self.number(&attributes), &attributes, again) {
+        match self.kind_of(id, &attributes, again) {
             Kind::Managed(layout) => self.bare(&opened, layout),
-            Kind::Leaf | Kind::Plain | Kind::Unreadable => Err(Errno::NOTEMPTY),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable | Kind::Converting => Err(Errno::NOTEMPTY),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Managed(Layout),
     /// A managed directory whose layout is not known: nothing in it can be found.
     Unreadable,
+    /// A directory that this mount converts: see `converting`.
+    Converting,
 }
 
 /// A name in a directory.

@@ -95,6 +95,11 @@ impl Opened {
         lock(&self.directories).get(&handle).cloned()
     }
 
+    /// All that are open of this one.
+    pub(crate) fn directories_of(&self, id: u64) -> Vec<Arc<OpenDirectory>> {
+        lock(&self.directories).values().filter(|directory| directory.id == id).cloned().collect()
+    }
+
     pub(crate) fn close_directory(&self, handle: u64) {
         let closed = lock(&self.directories).remove(&handle);
         drop(closed);

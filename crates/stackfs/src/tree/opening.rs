@@ -2,17 +2,21 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, SeekFrom, Statx};
+use files::Layout;
+use rustix::fs::{FallocateFlags, FileType, IFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::converting::{Conversion, Side, Step};
 use super::identity::Caller;
-use super::listing::{ListedEntry, Listing};
+use super::listing::{Entries, ListedEntry, Listing, hidden, there};
 use super::nodes::{Kind, lock};
 use super::opened::OpenDirectory;
+use super::recording::{Recorder, Recording, record};
 use super::unopened::{Of, Reached};
 use super::{Done, Tree};
+use crate::convert::state::is_reserved;
 
 /// How a request writes.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +80,7 @@ impl Tree {
         let device = super::device(&attributes);
         let listing = match inside.kind {
             Kind::Managed(layout) => Listing::managed(opened, layout),
-            Kind::Leaf | Kind::Plain | Kind::Unreadable => Listing::plain(opened),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable | Kind::Converting => Listing::plain(opened),
         };
         let dots = (self.shown(id), self.shown(parent));
         let listing = Mutex::new(listing.with_dots(dots));
@@ -91,6 +95,17 @@ impl Tree {
         mut emit: impl FnMut(&OpenDirectory, &ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
         self.listing_at(of, position, |directory| {
+            let _passed = self.pass(directory.id);
+            let mut listing = lock(&directory.listing);
+            if position == 0 {
+                self.begin_listing(directory.id, &mut listing)?;
+            } else if !listing.is_recorded()
+                && !listing.is_under_way()
+                && self.conversions.of(directory.id).is_some()
+            {
+                // Opened again to continue there, as NFS servers do: before the conversion that position meant something.
+                return Err(Errno::STALE);
+            }
             let mut behind = position;
             let noting = |listed: &ListedEntry<'_>| {
                 let taken = emit(directory, listed)?;
@@ -99,9 +114,88 @@ impl Tree {
                 }
                 Ok(taken)
             };
-            lock(&directory.listing).read(position, &self.hidden_opener(), noting)?;
+            listing.read(position, &self.hidden_opener(), noting)?;
             Ok(((), behind))
         })
+    }
+
+    /// The directory as it is now; one that is being converted is written down.
+    fn begin_listing(&self, id: u64, listing: &mut Listing) -> Done<()> {
+        match self.now(id) {
+            Ok((_, Some((conversion, step)))) if !matches!(step, Step::OverFlat | Step::OverManaged) => {
+                listing.continue_from(&self.recorded_in_conversion(&conversion, step)?);
+            }
+            Ok((Kind::Managed(layout), _)) => listing.begin(Some(layout)),
+            Ok((Kind::Plain, _)) => listing.begin(None),
+            // What cannot be shown could not be opened; a directory that is open can be read to its end.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All entries of a directory under conversion. Nothing moves meanwhile.
+    fn recorded_in_conversion(&self, conversion: &Conversion, step: Step) -> Done<Arc<Recording>> {
+        let _paused = conversion.pause();
+        let directory = conversion.to_read()?;
+        record(&directory, |recorder| {
+            recorder.add(b".", FileType::Directory, 0, 1)?;
+            recorder.add(b"..", FileType::Directory, 0, 2)?;
+            let mut position = 2;
+            let mut names = |recorder: &mut Recorder<'_>, at: &OwnedFd| {
+                let mut entries = Entries::default();
+                while entries.fill(at)? {
+                    while let Some(entry) = entries.next() {
+                        if !matches!(entry.name, b"." | b"..") && !is_reserved(entry.name) {
+                            position += 1;
+                            recorder.add(entry.name, entry.kind, entry.inode, position)?;
+                        }
+                    }
+                }
+                Ok(())
+            };
+            for side in step.sides() {
+                let root = match conversion.root_of(*side) {
+                    Err(Errno::NOENT) => continue,
+                    root => root?,
+                };
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let root = rustix::fs::openat(root, c".", flags, Mode::empty())?;
+                if *side == Side::Flat {
+                    names(recorder, &root)?;
+                    continue;
+                }
+                let open = self.hidden_opener();
+                for (_, path) in hidden(&root, conversion.layout, 0, &open)? {
+                    if let Some(level) = there(open(&root, &path))? {
+                        names(recorder, &level)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives the listings of a directory that are under way a recording to continue from. From now on others begin with
+    /// one of their own, and nothing has moved yet.
+    pub(crate) fn record_listings(&self, id: u64, layout: Option<Layout>) -> Done<()> {
+        let open = self.opened.directories_of(id);
+        let under_way: Vec<_> = open.into_iter().filter(|one| lock(&one.listing).is_under_way()).collect();
+        let Some(first) = under_way.first() else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let again = || rustix::fs::openat(lock(&first.listing).itself(), c".", flags, Mode::empty());
+        let (near, read) = (self.with_descriptors(again)?, self.with_descriptors(again)?);
+        let recording = record(&near, |recorder| {
+            let mut listing = Listing::plain(read);
+            listing.begin(layout);
+            listing.read(0, &self.hidden_opener(), |entry| {
+                recorder.add(entry.name, entry.kind, entry.inode, entry.position)?;
+                Ok(true)
+            })
+        })?;
+        for one in under_way {
+            lock(&one.listing).continue_from(&recording);
+        }
+        Ok(())
     }
 
     fn hidden_opener(&self) -> impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd> {
@@ -172,7 +266,25 @@ impl Tree {
     /// Makes a directory's entries durable, wherever they lie.
     pub(crate) fn sync_directory(&self, of: Of) -> Done<()> {
         self.with_directory(of, |directory| {
-            lock(&directory.listing).each_lower(&self.hidden_opener(), |lower| rustix::fs::fsync(lower))
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            // By a descriptor of its own: the listing may be anywhere, and its lock is not held over a flush.
+            let again = || rustix::fs::openat(lock(&directory.listing).itself(), c".", flags, Mode::empty());
+            let lower = self.with_descriptors(again)?;
+            let _passed = self.pass(directory.id);
+            match self.now(directory.id) {
+                // Its entries are on their way.
+                Ok((_, Some(_))) => rustix::fs::syncfs(&lower),
+                Ok((Kind::Managed(layout), None)) => {
+                    let open = self.hidden_opener();
+                    for (_, path) in hidden(&lower, layout, 0, &open)? {
+                        if let Some(opened) = there(open(&lower, &path))? {
+                            rustix::fs::fsync(&opened)?;
+                        }
+                    }
+                    rustix::fs::fsync(&lower)
+                }
+                _ => rustix::fs::fsync(&lower),
+            }
         })
     }
 
@@ -196,7 +308,7 @@ impl Tree {
 
     /// Sets the flags. The caller's ownership was checked by the kernel.
     pub(crate) fn set_flags(&self, of: Of, flags: u32, caller: Caller) -> Done<()> {
-        if let Some(Kind::Managed(_) | Kind::Unreadable) = self.nodes.kind(of.0) {
+        if let Ok((Kind::Managed(_) | Kind::Unreadable | Kind::Converting, _)) = self.now(of.0) {
             // They would hold for the managed directory and not for the hidden ones, where the entries are.
             return Err(Errno::OPNOTSUPP);
         }

@@ -1,4 +1,4 @@
-//! Files and directories that programs use without a request to open them: `-o no-open`, and directories of `--exclusive`.
+//! Files and directories that programs use without a request to open them: `-o no-open`, and directories where `exclusive` is given as well.
 //!
 //! ```text
 //! READ of node 7    -> a descriptor used for it lately, else opened by its name

@@ -4,7 +4,7 @@
 //! `CRUMB_DIFFERENTIAL_OPERATIONS` and `CRUMB_DIFFERENTIAL_SEED` are for a soak: more of them, and others.
 
 mod concurrent;
-mod steps;
+pub mod steps;
 
 use std::fs;
 use std::sync::Mutex;
@@ -29,11 +29,11 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// A share of all operations, in percent.
-fn share(percent: u64) -> u64 {
+pub fn share(percent: u64) -> u64 {
     number("CRUMB_DIFFERENTIAL_OPERATIONS", OPERATIONS) * percent / 100
 }
 
-fn first_seed() -> u64 {
+pub fn first_seed() -> u64 {
     number("CRUMB_DIFFERENTIAL_SEED", 0)
 }
 

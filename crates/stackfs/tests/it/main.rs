@@ -8,6 +8,7 @@ mod differential;
 mod half_converted;
 mod lifecycle;
 mod listing;
+mod online;
 mod reopening;
 mod ring;
 mod scene;
