@@ -9,14 +9,17 @@
 
 mod awake;
 mod backings;
+mod believed;
 mod choice;
 mod mounting;
+mod notices;
 mod readers;
 mod requests;
 mod session;
 mod shown;
 mod strangers;
 mod wake_up;
+mod watch;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -33,7 +36,7 @@ use rustix::fs::Statx;
 
 use crate::counters::{Census, Counters, Operation};
 use crate::mount::claims::Claim;
-use crate::mount::options::{StackOptions, Timeouts};
+use crate::mount::options::StackOptions;
 use crate::online::Running;
 use crate::tree::identity::{Caller, prepare_thread};
 use crate::tree::listing::ListedEntry;
@@ -43,6 +46,7 @@ use crate::tree::shares::{Share, Shares};
 use crate::tree::{Done, Entry, Of, Tree};
 use awake::Awake;
 use backings::Backings;
+use believed::Believed;
 use readers::Readers;
 use strangers::Strangers;
 
@@ -71,7 +75,7 @@ pub(crate) struct Shared {
 /// The file system that the session drives.
 pub(crate) struct Adapter {
     shared: Arc<Shared>,
-    timeouts: Timeouts,
+    believed: Believed,
     exclusive: bool,
     access_lists: bool,
     extended: bool,
@@ -175,7 +179,7 @@ impl Adapter {
         let awake = shared.waiting.awake.then(Awake::open).transpose()?;
         Ok(Self {
             shared,
-            timeouts: options.timeouts,
+            believed: Believed::new(options.timeouts),
             exclusive: options.exclusive,
             access_lists: options.access_lists && options.extended && privileged,
             extended: options.extended,
@@ -213,6 +217,9 @@ impl Adapter {
         self.no_open &= offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         self.no_opendir &= offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         self.passthrough &= offered.contains(InitFlags::FUSE_PASSTHROUGH);
+        if !self.passthrough {
+            self.believed.keeps_data();
+        }
         if self.passthrough {
             wanted |= InitFlags::FUSE_PASSTHROUGH;
             // The kernel stacks two levels in all. Over a file system of disks this one is the first, so that an
@@ -237,6 +244,7 @@ impl Adapter {
             awake.note();
         }
         prepare_thread();
+        self.believed.begin();
         let done = work(self.tree());
         self.shared.readers.done();
         self.shared.counters.record(operation, begun.elapsed(), done.is_err());
@@ -270,12 +278,16 @@ impl Adapter {
         id: u64,
         descriptor: Arc<OwnedFd>,
         caller: Caller,
-        passed_through: bool,
+        (writes, passed_through): (bool, bool),
         share: Share,
     ) -> FileHandle {
         let by_ordinary_user = caller.uid != 0;
-        let file = OpenFile { id, descriptor, by_ordinary_user, passed_through, _share: share };
-        FileHandle(self.tree().opened.add(file))
+        let file = OpenFile { id, descriptor, writes, by_ordinary_user, passed_through, _share: share };
+        let handle = self.tree().opened.add(file);
+        if writes {
+            self.believed.is_written(self.tree(), id);
+        }
+        FileHandle(handle)
     }
 
     fn close(&self, handle: u64) {
@@ -305,12 +317,11 @@ impl Adapter {
 
     fn answer_entry(&self, done: Result<Entry, Errno>, reply: ReplyEntry) {
         match done {
-            Ok(entry) => reply.entry_with_ttls(
-                &self.timeouts.attributes,
-                &self.timeouts.entry,
-                &shown::attributes(entry.id, &entry.attributes),
-                Generation(entry.generation),
-            ),
+            Ok(entry) => {
+                let (attributes, name) = self.believed.of_entry(self.tree(), &entry);
+                let shown = shown::attributes(entry.id, &entry.attributes);
+                reply.entry_with_ttls(&attributes, &name, &shown, Generation(entry.generation));
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -319,7 +330,7 @@ impl Adapter {
         match done {
             Ok(attributes) => {
                 let shown = shown::attributes(self.tree().shown(id), &attributes);
-                reply.attr(&self.timeouts.attributes, &shown);
+                reply.attr(&self.believed.of_attributes(self.tree(), id), &shown);
             }
             Err(errno) => reply.error(errno),
         }

@@ -85,6 +85,8 @@ pub(crate) struct Entry {
     /// Distinguishes an inode from a later one with the same number.
     pub(crate) generation: u64,
     pub(crate) attributes: Statx,
+    /// It was named by a directory whose entries are in that directory itself.
+    pub(crate) is_in_plain: bool,
 }
 
 /// A directory an operation works in.
@@ -166,6 +168,21 @@ impl Tree {
         // half, which lower file systems do not use.
         let mixed = (device.rotate_left(32) ^ inode).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 29) | 1 << 63
+    }
+
+    /// The number of an inode of the root's device.
+    pub(crate) fn number_on_root(&self, inode: u64) -> u64 {
+        if inode == self.root_of.1 { ROOT } else { self.number_on(self.root_of.0, inode) }
+    }
+
+    /// Whether a node is on the root's device: numbers of others are hashes.
+    pub(crate) fn is_on_root_device(&self, id: u64) -> bool {
+        id >> 63 == 0
+    }
+
+    /// The lower tree's root.
+    pub(crate) fn root(&self) -> &OwnedFd {
+        &self.root
     }
 
     /// What the kernel shows as a directory's inode number: the root's is not its number in the protocol.
@@ -281,13 +298,15 @@ impl Tree {
         let born = &attributes.stx_btime;
         // Inode numbers come back after deletion; the time of birth, where the file system has it, does not.
         let generation = (born.tv_sec as u64).wrapping_mul(1_000_000_007).wrapping_add(born.tv_nsec.into());
-        Entry { id, kind, generation: generation & u64::MAX >> 1, attributes: self.as_seen(attributes) }
+        let attributes = self.as_seen(attributes);
+        Entry { id, kind, generation: generation & u64::MAX >> 1, attributes, is_in_plain: false }
     }
 
     /// What a name looked up turned out to be; the kernel gets a reference to it.
     pub(crate) fn refer(&self, parent: u64, holder: &OwnedFd, name: &[u8], attributes: Statx) -> Entry {
-        let entry = self.entry(holder, name, attributes);
+        let mut entry = self.entry(holder, name, attributes);
         self.nodes.refer(entry.id, parent, name, entry.kind);
+        entry.is_in_plain = self.nodes.kind(parent) == Some(Kind::Plain);
         entry
     }
 

@@ -36,7 +36,7 @@ pub struct Change<'a> {
 impl Change<'_> {
     /// A name was made, removed or renamed.
     pub const NAMES: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
-    /// Contents were written, or a descriptor for writing was closed.
+    /// Contents were written, or, where that is asked for, a descriptor for writing was closed.
     pub const CONTENTS: u64 = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE;
     /// Attributes, extended ones too, or the number of names.
     pub const ATTRIBUTES: u64 = libc::FAN_ATTRIB;
@@ -106,14 +106,7 @@ impl Changes {
         }
         // SAFETY: the kernel has just made it for this caller alone.
         let group = unsafe { OwnedFd::from_raw_fd(group) };
-        let mask = Change::NAMES | Change::CONTENTS | Change::ATTRIBUTES | libc::FAN_ONDIR;
-        let add = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
-        // SAFETY: both descriptors are open, and without a path the mark is on what the second one is of.
-        let failed =
-            unsafe { libc::fanotify_mark(group.as_raw_fd(), add, mask, root.as_raw_fd(), std::ptr::null()) };
-        if failed != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        mark(&group, root, Change::NAMES | libc::FAN_MODIFY | Change::ATTRIBUTES | libc::FAN_ONDIR)?;
         let root = root.try_clone_to_owned()?;
         let attributes = attributes(root.as_fd())?;
         let (device, inode) = attributes;
@@ -122,6 +115,15 @@ impl Changes {
             (direct.0, direct.1) == (kind, handle.len()) && number(&handle[..direct.2]) == inode
         });
         Ok(Self { group, root, device, direct, opened: HashMap::new(), buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// Reports as well that a descriptor for writing was closed. By then all is there that was written without an event of its own: in
+    /// shared mapped memory, or by `io_submit`. It costs as much for each file that is written as its writing does.
+    ///
+    /// # Errors
+    /// Of fanotify_mark(2).
+    pub fn with_closes(&self) -> io::Result<()> {
+        mark(&self.group, self.root.as_fd(), libc::FAN_CLOSE_WRITE)
     }
 
     /// For poll(2): readable while there are changes.
@@ -219,6 +221,15 @@ impl Changes {
         self.opened.insert(key, inode);
         Some(inode).filter(|inode| *inode != 0)
     }
+}
+
+/// Adds to what is reported of the file system that `root` is on.
+fn mark(group: &OwnedFd, root: BorrowedFd<'_>, mask: u64) -> io::Result<()> {
+    let add = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    // SAFETY: both descriptors are open, and without a path the mark is on what the second one is of.
+    let failed =
+        unsafe { libc::fanotify_mark(group.as_raw_fd(), add, mask, root.as_raw_fd(), std::ptr::null()) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Type and bytes of the handle in a record, and what follows it.
@@ -344,6 +355,25 @@ mod tests {
                 assert_eq!((found.1.clone(), found.2), expected);
             }
             assert_eq!(seen(&mut changes), [], "each is reported once");
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_mapped_memory_is_reported_when_it_is_closed_if_that_is_wanted() {
+        for (directory, mut changes) in places() {
+            let path = directory.path().join("file");
+            for is_wanted in [false, true] {
+                if is_wanted {
+                    changes.with_closes().unwrap();
+                }
+                fs::write(&path, "text").unwrap();
+                let file = fs::File::options().write(true).open(&path).unwrap();
+                seen(&mut changes);
+                drop(file);
+                let closes =
+                    seen(&mut changes).iter().filter(|(is, ..)| is & libc::FAN_CLOSE_WRITE != 0).count();
+                assert_eq!(closes, usize::from(is_wanted));
+            }
         }
     }
 

@@ -37,10 +37,13 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Lookup, |tree| tree.look_up(parent.0, name.as_bytes()));
         match done {
-            Err(errno) if errno.code() == Errno::ENOENT.code() && !self.timeouts.missing.is_zero() => {
+            Err(errno) if errno.code() == Errno::ENOENT.code() => {
+                let time = self.believed.of_missing(self.tree(), parent.0);
+                if time.is_zero() {
+                    return reply.error(errno);
+                }
                 // Number 0 with a time says for how long the name is known to be missing.
-                let missing = shown::missing();
-                reply.entry_with_ttls(&Duration::ZERO, &self.timeouts.missing, &missing, Generation(0));
+                reply.entry_with_ttls(&Duration::ZERO, &time, &shown::missing(), Generation(0));
             }
             done => self.answer_entry(done, reply),
         }
@@ -198,10 +201,11 @@ impl Filesystem for Adapter {
             // Nothing will close it.
             FileHandle(0)
         } else {
-            self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some(), share)
+            self.keep_open(entry.id, Arc::new(descriptor), caller, (true, backing.is_some()), share)
         };
         // One time for both: the protocol has two.
-        let ttl = self.timeouts.attributes.min(self.timeouts.entry);
+        let (attributes, name) = self.believed.of_entry(self.tree(), &entry);
+        let ttl = attributes.min(name);
         let (attributes, generation) =
             (shown::attributes(entry.id, &entry.attributes), Generation(entry.generation));
         match backing {
@@ -233,7 +237,8 @@ impl Filesystem for Adapter {
             Ok(done) => done,
             Err(errno) => return reply.error(errno),
         };
-        let handle = self.keep_open(ino.0, descriptor, caller(request), backing.is_some(), share);
+        let how = (!reading, backing.is_some());
+        let handle = self.keep_open(ino.0, descriptor, caller(request), how, share);
         match backing {
             Some(backing) => reply.opened_passthrough(handle, FopenFlags::FOPEN_NOFLUSH, &backing),
             None => reply.opened(handle, self.open_flags()),
@@ -372,8 +377,6 @@ impl Filesystem for Adapter {
     ) {
         let _turn = self.shared.readers.turn(request.pid());
         let tree = self.tree();
-        // One time for names and attributes.
-        let ttl = self.timeouts.attributes.min(self.timeouts.entry);
         let done = self.list((ino.0, fh.0), offset, |directory, listed| {
             let name = OsStr::from_bytes(listed.name);
             let Some(holder) = listed.holder else {
@@ -390,12 +393,15 @@ impl Filesystem for Adapter {
                 ));
             };
             let Some(entry) = tree.listed(directory.id, holder, listed.name)? else { return Ok(true) };
+            // One time for names and attributes.
+            let (attributes, entry_time) = self.believed.of_entry(tree, &entry);
+            let ttl = attributes.min(entry_time);
             let attributes = shown::attributes(entry.id, &entry.attributes);
             let generation = Generation(entry.generation);
             if reply.add(INodeNo(entry.id), listed.position, name, &ttl, &attributes, generation) {
+                self.shared.forget_node(entry.id, 1);
                 return Ok(false);
             }
-            tree.nodes.refer(entry.id, directory.id, listed.name, entry.kind);
             Ok(true)
         });
         match done {

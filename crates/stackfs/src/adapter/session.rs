@@ -12,6 +12,7 @@ use std::time::Instant;
 use fuse::{BackgroundSession, Config};
 
 use super::backings::IDLE_FOR;
+use super::watch::{WatchEnd, Watcher};
 use super::{Adapter, mounting};
 use crate::mount::mounts;
 use crate::mount::options::StackOptions;
@@ -25,7 +26,7 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     let (serving, served) = mpsc::channel();
     adapter.serving = Some(serving);
     let connection = mounting::mount(options, source)?;
-    serve(adapter, connection, config, served).inspect_err(|_| {
+    serve(adapter, connection, config, options, served).inspect_err(|_| {
         // Not served, it would only be in the way.
         if let Err(error) = mounts::detach(&options.mountpoint, true) {
             tracing::warn!("{}", measure::error_chain(&error));
@@ -35,17 +36,20 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
 
 /// `served` ends with the adapter.
 fn serve(
-    adapter: Adapter,
+    mut adapter: Adapter,
     connection: OwnedFd,
     config: Config,
+    options: &StackOptions,
     served: mpsc::Receiver<()>,
 ) -> io::Result<Session> {
     let shared = Arc::clone(&adapter.shared);
     let (awake, watched) = (adapter.awake.clone(), adapter.awake.clone());
+    let watcher = watch(&mut adapter, options, &connection);
     let session = fuse::Session::new(adapter, connection, &config)?;
     shared.connected(&session);
     let over = Arc::new(Over::default());
     let ended = Arc::clone(&over);
+    let watch_end = watcher.as_ref().map(|(_, end)| end.clone());
     let sweep = move || {
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
@@ -57,12 +61,38 @@ fn serve(
         if let Some(awake) = awake {
             awake.end();
         }
+        if let Some(watch) = watch_end {
+            watch.end();
+        }
     };
     let mut helpers = vec![helper("crumb-sweep", sweep)?];
     if let Some(awake) = watched {
         helpers.push(helper("crumb-awake", move || awake.watch())?);
     }
+    if let Some((watcher, _)) = watcher {
+        helpers.push(helper("crumb-watch", move || watcher.run())?);
+    }
     Ok(Session { background: session.spawn()?, helpers, over })
+}
+
+/// Begins to watch the lower file system where that is wanted and possible; otherwise the time-outs stay short.
+fn watch(adapter: &mut Adapter, options: &StackOptions, connection: &OwnedFd) -> Option<(Watcher, WatchEnd)> {
+    if !options.watches() || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let started = connection.try_clone().and_then(|connection| Watcher::new(&adapter.shared, connection));
+    match started {
+        Ok((watcher, watched, end)) => {
+            adapter.believed.watch(watched);
+            Some((watcher, end))
+        }
+        Err(error) => {
+            tracing::info!(
+                "changes below cannot be watched, so names and attributes are cached for 1 s: {error}"
+            );
+            None
+        }
+    }
 }
 
 fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -57,6 +57,9 @@ pub struct StackOptions {
     pub allow_other: bool,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Changes that others make in the lower tree are watched, where root may, so that the kernel can cache names and
+    /// attributes for minutes. Default on; it is off with `exclusive` and with time-outs of one's own.
+    pub watch: bool,
     /// The kernel opens files by itself, without a request (`-o no-open`). Needs root, or `read_only`. Default off.
     pub no_open: bool,
     /// File data goes past the daemon (FUSE_PASSTHROUGH) where the kernel and the lower file system can. Default on.
@@ -113,6 +116,7 @@ impl StackOptions {
             exclusive: false,
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
+            watch: true,
             no_open: false,
             passthrough: true,
             awake: None,
@@ -134,6 +138,12 @@ impl StackOptions {
         self.exclusive = true;
         self.timeouts = Timeouts::EXCLUSIVE;
         self
+    }
+
+    /// Whether changes below are to be watched.
+    pub(crate) fn watches(&self) -> bool {
+        let has_own_times = self.named.iter().any(|name| name.ends_with("_timeout"));
+        self.watch && !self.exclusive && !has_own_times && self.timeouts == Timeouts::default()
     }
 
     /// Whether the kernel opens directories by itself and keeps what it read of them. Not without `no-open`: a directory that is
@@ -170,6 +180,8 @@ impl StackOptions {
             ("owner_only", None) => self.allow_other = false,
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
+            ("watch", None) => self.watch = true,
+            ("nowatch", None) => self.watch = false,
             ("no-open", None) => self.no_open = true,
             ("nopassthrough", None) => self.passthrough = false,
             ("awake", None) => self.awake = Some(true),
@@ -212,7 +224,7 @@ impl StackOptions {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 18] = [
+const FIXED: [&str; 20] = [
     "layout",
     "entry_timeout",
     "attr_timeout",
@@ -222,6 +234,8 @@ const FIXED: [&str; 18] = [
     "exclusive",
     "allow_other",
     "owner_only",
+    "watch",
+    "nowatch",
     "no-open",
     "nopassthrough",
     "awake",

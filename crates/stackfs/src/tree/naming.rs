@@ -39,11 +39,11 @@ impl Tree {
         Ok(self.refer(parent, &holder, name, attributes))
     }
 
-    /// What an entry of a directory, just read, is; `None` when it is gone. No reference is counted.
+    /// What an entry of a directory, just read, is, with a reference of the kernel to it; `None` when it is gone.
     pub(crate) fn listed(&self, directory: u64, holder: Holder<'_>, name: &[u8]) -> Done<Option<Entry>> {
         let look = |holder: &OwnedFd| {
             let attributes = rustix::fs::statx(holder, name, LOOK, WANTED)?;
-            Ok(self.entry(holder, name, attributes))
+            Ok(self.refer(directory, holder, name, attributes))
         };
         let found = match holder {
             Holder::Open(holder) => look(holder),

@@ -52,6 +52,8 @@ struct Node {
     /// References that the kernel holds. Saturates at the maximum; the node then stays forever.
     lookups: u32,
     kind: Kind,
+    /// The kernel may believe its attributes and names for longer than the time-outs say.
+    believed: bool,
 }
 
 type Shard = HashMap<u64, Node, ByInode>;
@@ -66,7 +68,7 @@ impl Nodes {
     pub(crate) fn new(root: Kind) -> Self {
         let nodes = Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), aside: Mutex::default() };
         let place = Place { parent: ROOT, name: Box::default() };
-        nodes.shard(ROOT).insert(ROOT, Node { place, lookups: u32::MAX, kind: root });
+        nodes.shard(ROOT).insert(ROOT, Node { place, lookups: u32::MAX, kind: root, believed: false });
         nodes
     }
 
@@ -75,7 +77,7 @@ impl Nodes {
         let mut shard = self.shard(id);
         let Some(node) = shard.get_mut(&id) else {
             let place = Place { parent, name: name.into() };
-            shard.insert(id, Node { place, lookups: 1, kind });
+            shard.insert(id, Node { place, lookups: 1, kind, believed: false });
             return;
         };
         node.lookups = node.lookups.saturating_add(1);
@@ -161,6 +163,33 @@ impl Nodes {
             }
             other => other.is_some(),
         }
+    }
+
+    /// Marks a node as believed by the kernel for long; false when it is not known.
+    pub(crate) fn believe(&self, id: u64) -> bool {
+        let mut shard = self.shard(id);
+        let Some(node) = shard.get_mut(&id) else { return false };
+        node.believed = true;
+        true
+    }
+
+    /// Takes that mark away; whether it was there.
+    pub(crate) fn doubt(&self, id: u64) -> bool {
+        self.shard(id).get_mut(&id).is_some_and(|node| std::mem::take(&mut node.believed))
+    }
+
+    /// Takes all marks away, and returns the nodes that had one.
+    pub(crate) fn doubt_all(&self) -> Vec<(u64, Place)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for (id, node) in shard.iter_mut() {
+                if std::mem::take(&mut node.believed) {
+                    all.push((*id, node.place.clone()));
+                }
+            }
+        }
+        all
     }
 
     /// Nodes known, the root among them.

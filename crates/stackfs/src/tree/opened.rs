@@ -17,6 +17,8 @@ pub(crate) struct OpenFile {
     pub(crate) id: u64,
     /// Shared with others that only read the same file.
     pub(crate) descriptor: Arc<OwnedFd>,
+    /// It may be written.
+    pub(crate) writes: bool,
     /// Set-user-id bits are cleared when this one writes.
     pub(crate) by_ordinary_user: bool,
     /// Its data passes by the daemon.
@@ -70,6 +72,13 @@ impl Opened {
         let shard = self.shard(id);
         let handle = shard.of_node.get(&id)?.last()?;
         shard.files.get(handle).cloned()
+    }
+
+    /// Whether this node is open to be written.
+    pub(crate) fn is_written(&self, id: u64) -> bool {
+        let shard = self.shard(id);
+        let Some(handles) = shard.of_node.get(&id) else { return false };
+        handles.iter().any(|handle| shard.files.get(handle).is_some_and(|file| file.writes))
     }
 
     /// Ends an open file, which the caller may still look at.

@@ -1,6 +1,7 @@
 //! The stackable file system on real file systems: what it shows, what it keeps, and how directories are converted.
 //!
-//! Three programs stand beside this one. `descriptors` sets the process's limit on descriptors. `waking` sees whether idle
+//! Four programs stand beside this one. `descriptors` sets the process's limit on descriptors, `lost_changes` the machine's limit
+//! on changes that wait to be read. `waking` sees whether idle
 //! CPUs are kept awake, which holds only while nothing else runs. `posix` runs the conformance suite, for minutes.
 
 mod convert;
@@ -16,3 +17,4 @@ mod semantics;
 mod strangers;
 mod translation;
 mod unopened;
+mod watching;

@@ -86,6 +86,7 @@ pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value
         "extended": options.extended,
         "read_only": options.read_only,
         "threads": options.threads,
+        "watch": options.watch,
         "directories_max": options.directories_max,
     })
 }

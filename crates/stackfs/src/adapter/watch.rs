@@ -1,0 +1,221 @@
+//! Watches the lower file system and has the kernel drop what others have changed.
+//!
+//! ```text
+//! first change --wakes--> read all -> notices -> wait 50 ms -> read all -> ... -> nothing for a second -> wait for a change
+//! ```
+//!
+//! Changes of the mount's own threads are passed over: the kernel asked for them. While there is traffic the queue is read by
+//! time, so that they cost no wake-up each.
+//!
+//! Always holds: a change is notified within [`READ_EVERY`] and the time that notices take. When changes are lost, or cannot be read
+//! any more, the kernel drops everything that it believes for long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use sys::changes::{Change, Changes};
+
+use super::Shared;
+use super::believed::Watched;
+use super::notices::Notices;
+use crate::tree::Tree;
+use crate::tree::nodes::Kind;
+
+/// The time between two readings of the queue while there is traffic.
+const READ_EVERY: Duration = Duration::from_millis(50);
+/// Readings without a change until the next change wakes the watcher.
+const QUIET_MAX: u32 = 20;
+/// Readings for which a notice is repeated that the kernel could not use yet.
+const REPEATS_MAX: u32 = 40;
+
+/// File systems that this machine's programs alone change, each by the kernel that reports it: ext2 to ext4, XFS, btrfs, tmpfs,
+/// f2fs, bcachefs (statfs(2)). Another client of NFS is not seen here, nor is a change below an overlay.
+const LOCAL: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e];
+
+/// What watches.
+pub(super) struct Watcher {
+    changes: Changes,
+    watched: Arc<Watched>,
+    shared: Arc<Shared>,
+    end: Arc<OwnedFd>,
+    /// Notices of inodes that the kernel did not have although a request had named them: its answer is under way. With how
+    /// often each was repeated.
+    early: BTreeMap<u64, u32>,
+    loss_logged: bool,
+}
+
+/// Ends the watcher.
+#[derive(Clone)]
+pub(super) struct WatchEnd(Arc<OwnedFd>);
+
+impl WatchEnd {
+    pub(super) fn end(&self) {
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// What is no longer right.
+#[derive(Default)]
+struct Batch {
+    /// Inodes, and whether their contents have changed.
+    inodes: BTreeMap<u64, bool>,
+    names: BTreeSet<(u64, Vec<u8>)>,
+    is_anything: bool,
+}
+
+impl Watcher {
+    /// Begins to collect changes.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        connection: OwnedFd,
+    ) -> io::Result<(Self, Arc<Watched>, WatchEnd)> {
+        let kind = rustix::fs::fstatfs(shared.tree.root())?.f_type as u64 & 0xffff_ffff;
+        if !LOCAL.contains(&kind) {
+            let why = format!(
+                "a file system of type {kind:#x} may be changed by others than this machine's programs"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let changes = Changes::of(shared.tree.root().as_fd())?;
+        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let watched = Arc::new(Watched::new(Notices::new(connection)));
+        let (shared, its_end) = (Arc::clone(shared), WatchEnd(Arc::clone(&end)));
+        let watcher = Self {
+            changes,
+            watched: Arc::clone(&watched),
+            shared,
+            end,
+            early: BTreeMap::new(),
+            loss_logged: false,
+        };
+        Ok((watcher, watched, its_end))
+    }
+
+    /// Until the mount has ended.
+    pub(super) fn run(mut self) {
+        if let Err(error) = self.watch() {
+            tracing::warn!(
+                "changes below are not watched any more, so names and attributes are cached for 1 s again: {error}"
+            );
+        }
+        self.watched.over();
+        self.drop_all();
+    }
+
+    fn watch(&mut self) -> io::Result<()> {
+        let mut quiet = QUIET_MAX;
+        loop {
+            let wait = if quiet < QUIET_MAX { Some(READ_EVERY) } else { None };
+            if self.wait(wait)? {
+                return Ok(());
+            }
+            if !self.watched.has_epochs.load(Ordering::SeqCst) {
+                let has_epochs = self.watched.notices.epoch().is_ok();
+                self.watched.has_epochs.store(has_epochs, Ordering::SeqCst);
+            }
+            // A copy of file data is old as soon as it is written in memory below: closing is all that is reported of that.
+            if self.watched.keeps_data.swap(false, Ordering::SeqCst) {
+                self.changes.with_closes()?;
+            }
+            quiet = if self.turn()? { 0 } else { quiet + 1 };
+        }
+    }
+
+    /// Waits for a change, or for a time; whether the mount has ended.
+    fn wait(&self, time: Option<Duration>) -> io::Result<bool> {
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let mut polled = vec![PollFd::new(&*self.end, PollFlags::IN)];
+        if time.is_none() {
+            polled.push(PollFd::from_borrowed_fd(self.changes.descriptor(), PollFlags::IN));
+        }
+        match poll(&mut polled, time.as_ref()) {
+            Ok(_) => Ok(!polled[0].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Reads what there is and passes it on; whether there was anything, the mount's own changes included.
+    fn turn(&mut self) -> io::Result<bool> {
+        let (watched, tree) = (&self.watched, &self.shared.tree);
+        let (mut batch, own) = (Batch::default(), std::cell::Cell::new(false));
+        let is_foreign = |thread| {
+            own.set(true);
+            !watched.is_own(thread)
+        };
+        let read = self.changes.read(is_foreign, |change| batch.add(tree, change))?;
+        if batch.is_anything || read.lost {
+            self.watched.changed();
+        }
+        if read.lost {
+            if !std::mem::replace(&mut self.loss_logged, true) {
+                tracing::info!(
+                    "more was changed below at once than the kernel reports; everything cached was dropped (not said again)"
+                );
+            }
+            self.drop_all();
+        }
+        self.pass_on(batch);
+        Ok(own.get() || read.lost || !self.early.is_empty())
+    }
+
+    fn pass_on(&mut self, batch: Batch) {
+        let (notices, nodes) = (&self.watched.notices, &self.shared.tree.nodes);
+        self.early.retain(|id, repeats| {
+            *repeats += 1;
+            *repeats <= REPEATS_MAX
+                && nodes.kind(*id).is_some()
+                && notices.inode(*id, true) == Err(Errno::NOENT)
+        });
+        for (directory, name) in &batch.names {
+            let _ = notices.entry(*directory, name);
+        }
+        for (id, contents) in batch.inodes {
+            if nodes.doubt(id) && notices.inode(id, contents) == Err(Errno::NOENT) {
+                self.early.insert(id, 0);
+            }
+        }
+    }
+
+    /// The kernel believes nothing any more.
+    fn drop_all(&self) {
+        let (notices, nodes) = (&self.watched.notices, &self.shared.tree.nodes);
+        let by_name = notices.epoch().is_err();
+        for (id, place) in nodes.doubt_all() {
+            if by_name {
+                let _ = notices.entry(place.parent, &place.name);
+            }
+            let _ = notices.inode(id, true);
+        }
+    }
+}
+
+impl Batch {
+    fn add(&mut self, tree: &Tree, change: &Change<'_>) {
+        self.is_anything = true;
+        if let Some((directory, name)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
+            let directory = tree.number_on_root(directory);
+            match tree.nodes.kind(directory) {
+                // Names in a managed directory are believed for no longer than without a watcher.
+                Some(Kind::Plain) => {
+                    self.names.insert((directory, name.to_vec()));
+                    self.inodes.entry(directory).or_insert(true);
+                }
+                Some(_) => {
+                    self.inodes.entry(directory).or_insert(true);
+                }
+                None => {}
+            }
+        }
+        if let Some(inode) = change.inode {
+            let contents = change.what & Change::CONTENTS != 0;
+            *self.inodes.entry(tree.number_on_root(inode)).or_insert(contents) |= contents;
+        }
+    }
+}
