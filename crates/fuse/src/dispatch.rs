@@ -85,6 +85,7 @@ fn answer<F: Filesystem>(filesystem: &F, header: &Header, operation: Operation<'
                 .setattr(&request, id, mode, uid, gid, size, accessed, modified, changed, handle, reply);
         }
         Operation::Readlink => filesystem.readlink(&request, id, ReplyData::new(reply)),
+        Operation::Access { mask } => filesystem.access(&request, id, mask, ReplyEmpty::new(reply)),
         Operation::Statfs => filesystem.statfs(&request, id, ReplyStatfs::new(reply)),
         Operation::Setxattr { name, value, flags } => {
             filesystem.setxattr(&request, id, name, value, flags, ReplyEmpty::new(reply));

@@ -348,6 +348,12 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
     }
 
+    /// access(2) and chdir(2), where the kernel does not check permissions itself. `mask` as in access(2). ENOSYS: everything is allowed,
+    /// and the kernel asks no more.
+    fn access(&self, request: &Request, ino: INodeNo, mask: u32, reply: ReplyEmpty<'_>) {
+        reply.error(Errno::ENOSYS);
+    }
+
     fn setxattr(
         &self,
         request: &Request,

@@ -27,7 +27,7 @@ pub struct NewMount<'a> {
     pub subtype: &'a str,
     /// Other users may use it.
     pub allow_other: bool,
-    /// The kernel checks permissions, by the attributes that the file system gives.
+    /// The kernel checks permissions, by the modes and owners that the file system gives. Otherwise the file system does.
     pub default_permissions: bool,
     /// The kernel's own.
     pub flags: MountFlags,

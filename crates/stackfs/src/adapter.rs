@@ -181,7 +181,8 @@ impl Adapter {
             shared,
             believed: Believed::new(options.timeouts),
             exclusive: options.exclusive,
-            access_lists: options.access_lists && options.extended && privileged,
+            // With them the kernel checks permissions whatever was asked for. Otherwise the lower file system does, lists and all.
+            access_lists: options.access_lists && options.extended && privileged && options.kernel_checks(),
             extended: options.extended,
             no_open: options.no_open,
             no_opendir: options.lists_unopened(),

@@ -42,7 +42,7 @@ operations! {
     Read "read" Write "write" Release "release" Fsync "fsync" Opendir "opendir" Readdir "readdir"
     Releasedir "releasedir" Fsyncdir "fsyncdir" Statfs "statfs" Getxattr "getxattr" Listxattr "listxattr"
     Setxattr "setxattr" Removexattr "removexattr" Fallocate "fallocate" Lseek "lseek" CopyFileRange "copy_file_range"
-    Forget "forget" Ioctl "ioctl"
+    Forget "forget" Ioctl "ioctl" Access "access"
 }
 
 impl Operation {

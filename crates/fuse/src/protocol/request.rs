@@ -53,6 +53,7 @@ pub(crate) enum Operation<'a> {
     Read(Transfer),
     Write { transfer: Transfer, flags: WriteFlags, data: &'a [u8] },
     Statfs,
+    Access { mask: u32 },
     Release { handle: FileHandle, flags: OpenFlags, lock_owner: Option<LockOwner>, flush: bool },
     Fsync { handle: FileHandle, data_only: bool },
     Setxattr { name: &'a OsStr, value: &'a [u8], flags: i32 },
@@ -129,6 +130,7 @@ mod number {
     pub const READDIR: u32 = 28;
     pub const RELEASEDIR: u32 = 29;
     pub const FSYNCDIR: u32 = 30;
+    pub const ACCESS: u32 = 34;
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
@@ -146,8 +148,8 @@ pub(crate) fn argument_bytes(opcode: u32) -> usize {
     use number::*;
     match opcode {
         LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
-        FORGET | MKDIR | RENAME | LINK | OPEN | SETXATTR | GETXATTR | LISTXATTR | OPENDIR | INTERRUPT
-        | BATCH_FORGET => 8,
+        FORGET | MKDIR | RENAME | LINK | OPEN | SETXATTR | GETXATTR | LISTXATTR | OPENDIR | ACCESS
+        | INTERRUPT | BATCH_FORGET => 8,
         GETATTR | MKNOD | FSYNC | FSYNCDIR | CREATE | RENAME2 => 16,
         RELEASE | FLUSH | RELEASEDIR | LSEEK => 24,
         IOCTL | FALLOCATE => 32,
@@ -264,6 +266,7 @@ impl<'a> Operation<'a> {
             number::SETATTR => fields.setattr().map(Self::Setattr),
             number::READLINK => Ok(Self::Readlink),
             number::STATFS => Ok(Self::Statfs),
+            number::ACCESS => Ok(Self::Access { mask: fields.u32()? }),
             number::INTERRUPT => Ok(Self::Interrupt),
             number::DESTROY => Ok(Self::Destroy),
             number::INIT => fields.init(),

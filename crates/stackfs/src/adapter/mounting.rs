@@ -11,8 +11,13 @@ use crate::mount::options::StackOptions;
 
 /// Mounts, and gives the connection that is to be served.
 pub(super) fn mount(options: &StackOptions, source: &Path) -> std::io::Result<OwnedFd> {
-    let (allow_other, flags) = (options.allow_other, flags(options));
-    let new = NewMount { source, subtype: SUBTYPE, allow_other, default_permissions: true, flags };
+    let new = NewMount {
+        source,
+        subtype: SUBTYPE,
+        allow_other: options.allow_other,
+        default_permissions: options.kernel_checks(),
+        flags: flags(options),
+    };
     new.at(&options.mountpoint)
 }
 

@@ -13,7 +13,7 @@ use fuse::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{OFlags, XattrFlags};
+use rustix::fs::{Access, OFlags, XattrFlags};
 
 use super::{Adapter, DATA_BYTES_MAX, DESCRIPTORS_OF_A_LISTING, answer, caller, shown};
 use crate::counters::Operation;
@@ -61,6 +61,13 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         let done = self.timed(Operation::Getattr, |tree| tree.attributes(ino.0));
         self.answer_attributes(ino.0, done, reply);
+    }
+
+    /// Asked for only where the kernel does not check permissions itself.
+    fn access(&self, request: &Request, ino: INodeNo, mask: u32, reply: ReplyEmpty) {
+        let _turn = self.shared.readers.turn(request.pid());
+        let wanted = Access::from_bits_truncate(mask);
+        answer(self.timed(Operation::Access, |tree| tree.allows(ino.0, wanted)), reply);
     }
 
     fn setattr(

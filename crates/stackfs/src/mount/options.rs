@@ -55,6 +55,9 @@ pub struct StackOptions {
     pub exclusive: bool,
     /// Other users may use the mount. Default for root, who mounts for all.
     pub allow_other: bool,
+    /// The kernel checks permissions for every caller, for which it asks for attributes again after each change of a directory.
+    /// Default on, but where the daemon's user alone may use the mount and the lower file system checks instead.
+    pub default_permissions: Option<bool>,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Changes that others make in the lower tree are watched, where root may, so that the kernel can cache names and
@@ -115,6 +118,7 @@ impl StackOptions {
             timeouts: Timeouts::default(),
             exclusive: false,
             allow_other: rustix::process::geteuid().is_root(),
+            default_permissions: None,
             read_only: false,
             watch: true,
             no_open: false,
@@ -138,6 +142,14 @@ impl StackOptions {
         self.exclusive = true;
         self.timeouts = Timeouts::EXCLUSIVE;
         self
+    }
+
+    /// Whether the kernel checks permissions. The lower file system can do it where every caller is the daemon's user, and is asked
+    /// whenever something is opened, listed or looked up. What the kernel keeps for a day it is not asked about, which
+    /// matters for an ordinary user alone: root may do it all.
+    pub(crate) fn kernel_checks(&self) -> bool {
+        let keeps_names = self.exclusive && !rustix::process::geteuid().is_root();
+        self.default_permissions.unwrap_or(self.allow_other || self.no_open || keeps_names)
     }
 
     /// Whether changes below are to be watched.
@@ -204,8 +216,8 @@ impl StackOptions {
             ("sync", None) => self.flags.sync = true,
             ("async", None) => self.flags.sync = false,
             ("remount", None) => self.remount = true,
-            // Always so.
-            ("default_permissions" | "defaults", None) => {}
+            ("default_permissions", None) => self.default_permissions = Some(true),
+            ("defaults", None) => {}
             // What the lower file system does with its times, it does.
             (
                 "relatime" | "norelatime" | "strictatime" | "nostrictatime" | "lazytime" | "nolazytime",
@@ -224,7 +236,7 @@ impl StackOptions {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 20] = [
+const FIXED: [&str; 21] = [
     "layout",
     "entry_timeout",
     "attr_timeout",
@@ -234,6 +246,7 @@ const FIXED: [&str; 20] = [
     "exclusive",
     "allow_other",
     "owner_only",
+    "default_permissions",
     "watch",
     "nowatch",
     "no-open",

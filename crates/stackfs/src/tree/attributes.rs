@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, StatVfs, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, StatVfs, Statx, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 
@@ -50,6 +51,12 @@ impl Tree {
             Err(Errno::STALE) => self.is_number(id, self.removed(id)?),
             other => other,
         }
+    }
+
+    /// Whether the daemon itself may use a node so: the mount is its user's alone.
+    pub(crate) fn allows(&self, id: u64, wanted: Access) -> Done<()> {
+        let node = self.handle(id)?;
+        rustix::fs::accessat(CWD, by_descriptor(&*node), wanted, AtFlags::EACCESS)
     }
 
     /// Changes attributes, through the open file if there is one, and returns the new ones.

@@ -5,6 +5,7 @@
 //! CPUs are kept awake, which holds only while nothing else runs. `posix` runs the conformance suite, for minutes.
 
 mod convert;
+mod counted;
 mod differential;
 mod half_converted;
 mod lifecycle;

@@ -23,9 +23,10 @@ Examples:
 
 `crumb advise` reports which directories to spread, `crumb manage` spreads them, `crumb unmount` ends the mount.
 
-Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=SECONDS,
-attr_timeout=SECONDS, negative_timeout=SECONDS, nowatch, transport=T, awake, noawake, no-open, nopassthrough,
-noacl, noxattr, threads=N, directories=N, dev, suid, noexec, noatime, sync. Options for mount(8) alone are ignored.
+Options after -o: layout=L, exclusive, ro, allow_other, owner_only, default_permissions, nonempty,
+entry_timeout=SECONDS, attr_timeout=SECONDS, negative_timeout=SECONDS, nowatch, transport=T, awake, noawake,
+no-open, nopassthrough, noacl, noxattr, threads=N, directories=N, dev, suid, noexec, noatime, sync. Options for
+mount(8) alone are ignored.
 -o remount changes ro, rw, dev, suid, noexec, noatime and sync of an existing mount; options that are not
 named keep their values, all others are refused."
 )]

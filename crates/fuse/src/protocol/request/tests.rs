@@ -55,6 +55,14 @@ fn what_is_created_has_its_mode_and_umask() {
     assert_eq!(parsed(8, &body(&[&fields, b"bar\0"])), Ok(made));
 }
 
+#[test]
+fn access_has_a_mask_and_padding() {
+    let fields: Vec<u8> = [4u32, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+    assert_eq!(parsed(34, &fields), Ok(Operation::Access { mask: 4 }));
+    assert_eq!(argument_bytes(34), fields.len());
+    assert_eq!(parsed(34, &fields[..3]), Err(Malformed::Invalid));
+}
+
 /// `struct fuse_write_in`.
 fn write_in(handle: u64, offset: i64, bytes: u32, write_flags: u32) -> Vec<u8> {
     body(&[
