@@ -1,120 +1,192 @@
-//! All names at one moment, as the records that would make them: the file `names`, replaced by rename.
+//! What changed since the last checkpoint, written as a run; and several runs written as one.
 //!
 //! ```text
-//! | head: sequence, next inode, records, salt | Make | Link | Write | ... |      a directory before what is in it
+//! checkpoint: names-N (what changed), free-N+1 --synced--> manifest, by rename --synced--> old free-M removed
+//! merge:      runs of one level, neighbours       --> names-K, of the next level
 //! ```
 //!
-//! Always holds: what is there was durable, contents included, when it got its name; a damaged record costs what it names.
-//! Not here: when it is written (`engine`).
+//! Always holds: a file is synced before the manifest that names it; a failure leaves the manifest as it was.
+//! Not here: when (`engine`).
 
-use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
-use disk::{Disk, DiskError, DiskOpen};
+use disk::{Disk, DiskError};
 
-use crate::format::{HEAD_BYTES, NamesHead, RECORD_BYTES_MAX, Record, frame, records};
-use crate::journal::salt;
-use crate::table::{Body, Extent, Inode, Node, NodeKind, ROOT, Table};
+use crate::error::{Refusal, TreeError};
+use crate::names::{FreeMap, Loader, Manifest, Merged, RunWriter, SortedRun, remove};
+use crate::table::Layer;
 
-const NAME: &str = "names";
-const NEW: &str = "names.new";
-/// Pieces in one record.
-const PIECES_MAX: usize = 128;
+/// This many runs of one level become one of the next.
+const RUNS_OF_LEVEL: usize = 4;
 
-/// A checkpoint that was read.
-pub(crate) struct Checkpoint {
-    pub head: NamesHead,
-    pub records: Vec<(u64, Record)>,
-    pub bytes: u64,
+/// All that a checkpoint has.
+pub(crate) struct Checkpoint<'a> {
+    /// Number of the last change in it.
+    pub sequence: u64,
+    pub next_inode: u64,
+    pub inodes: u64,
+    pub layer: &'a Layer,
+    /// In order.
+    pub free: FreeMap,
 }
 
-/// The bytes of the file.
-pub(crate) fn encode(table: &Table, id: u128, sequence: u64) -> Vec<u8> {
-    let mut encoder =
-        Encoder { bytes: vec![0; HEAD_BYTES], salt: salt(), records: 0, linked: HashSet::new() };
-    let mut directories = vec![ROOT];
-    while let Some(inode) = directories.pop() {
-        let Some(directory) = table.directory(inode) else { continue };
-        for (name, &inode_named) in &directory.entries {
-            let Some(node) = table.node(inode_named) else { continue };
-            encoder.entry(inode, name, inode_named, node);
-            if matches!(node.body, Body::Directory(_)) {
-                directories.push(inode_named);
-            }
-        }
-    }
-    let (salt, records) = (encoder.salt, encoder.records);
-    let head = NamesHead { id, sequence, next_inode: table.next_inode, records, salt };
-    encoder.bytes[..HEAD_BYTES].copy_from_slice(&head.encode());
-    encoder.bytes
-}
-
-struct Encoder {
-    bytes: Vec<u8>,
-    salt: u32,
-    records: u64,
-    /// Files with several names that have one already.
-    linked: HashSet<Inode>,
-}
-
-impl Encoder {
-    fn put(&mut self, record: &Record) {
-        self.records += 1;
-        frame(record, self.records, self.salt, &mut self.bytes);
-    }
-
-    fn entry(&mut self, directory: Inode, name: &[u8], inode: Inode, node: &Node) {
-        let (time, name) = (node.time, name.into());
-        let kind = match &node.body {
-            Body::File(_) => NodeKind::File,
-            Body::Directory(_) => NodeKind::Directory,
-            Body::Symlink(text) => NodeKind::Symlink(text.clone()),
+impl Checkpoint<'_> {
+    /// Writes it over the runs of the last manifest. Returns the new one, and the run that was written, if anything changed.
+    pub(crate) fn write(
+        &self,
+        disk: &dyn Disk,
+        id: u128,
+        last: &Manifest,
+        runs: &[Arc<SortedRun>],
+    ) -> Result<(Manifest, Option<Arc<SortedRun>>), TreeError> {
+        let (number, free_number) = (last.next_number, last.next_number + 1);
+        let written = self.write_files(disk, id, last, runs);
+        let manifest_of = |run: Option<Arc<SortedRun>>| {
+            let mut manifest = Manifest {
+                sequence: self.sequence,
+                next_inode: self.next_inode,
+                inodes: self.inodes,
+                next_number: free_number + 1,
+                free_number,
+                runs: last.runs.clone(),
+            };
+            run.iter().for_each(|_| manifest.runs.insert(0, (number, 0)));
+            manifest.write(disk, id)?;
+            Ok((manifest, run))
         };
-        if node.links > 1 && kind != NodeKind::Directory && !self.linked.insert(inode) {
-            return self.put(&Record::Link { time, directory, name, inode });
+        let done = written.and_then(manifest_of)?;
+        // If it stays, the next opening removes it.
+        let _ = remove(disk, &FreeMap::file_name(last.free_number));
+        Ok(done)
+    }
+
+    fn write_files(
+        &self,
+        disk: &dyn Disk,
+        id: u128,
+        last: &Manifest,
+        runs: &[Arc<SortedRun>],
+    ) -> Result<Option<Arc<SortedRun>>, TreeError> {
+        let number = last.next_number;
+        let written = self.write_run(disk, id, last, runs).and_then(|keys| {
+            self.free.write(disk, id, number + 1)?;
+            Ok(keys)
+        });
+        if written.is_err() || matches!(written, Ok(0)) {
+            // On a full disk what was begun would take the room that the next attempt needs.
+            let _ = remove(disk, &SortedRun::file_name(number));
         }
-        self.put(&Record::Make { time, directory, name, inode, mode: node.mode, kind });
-        let Body::File(extents) = &node.body else { return };
-        let together = |before: &Extent, next: &Extent| before.end() == next.offset;
-        for stretch in extents.all().chunk_by(together) {
-            for some in stretch.chunks(PIECES_MAX) {
-                let pieces = some.iter().map(|extent| extent.piece).collect();
-                self.put(&Record::Write { time, inode, offset: some[0].offset, pieces });
-            }
+        if written.is_err() {
+            let _ = remove(disk, &FreeMap::file_name(number + 1));
         }
+        match written? {
+            0 => Ok(None),
+            _ => opened(disk, id, number, 0).map(Some),
+        }
+    }
+
+    /// Returns how many keys it has.
+    fn write_run(
+        &self,
+        disk: &dyn Disk,
+        id: u128,
+        last: &Manifest,
+        runs: &[Arc<SortedRun>],
+    ) -> Result<u64, DiskError> {
+        if self.layer.is_empty() {
+            return Ok(0);
+        }
+        let changes = (last.sequence, self.sequence);
+        let mut writer = RunWriter::new(disk, id, last.next_number, changes, self.layer.keys())?;
+        self.layer.sorted(|key, value| match value {
+            // What no run has needs no removal.
+            None if !runs.iter().any(|run| run.may_have(key)) => Ok(()),
+            value => writer.add(key, value),
+        })?;
+        writer.finish()
     }
 }
 
-/// Puts it in the place of the last one, durably.
-pub(crate) fn write(disk: &dyn Disk, bytes: &[u8]) -> Result<(), DiskError> {
-    if let Err(error) = disk.remove(NEW)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        return Err(error);
+/// Which runs to merge next, of those from the newest to the oldest.
+pub(crate) fn due(runs: &[Arc<SortedRun>]) -> Option<Range<usize>> {
+    let mut start = 0;
+    for level in runs.chunk_by(|one, other| one.level == other.level) {
+        if level.len() >= RUNS_OF_LEVEL {
+            return Some(start..start + level.len());
+        }
+        start += level.len();
     }
-    let file = disk.open(NEW, DiskOpen::New)?;
-    file.write_at(bytes, 0)?;
-    file.sync()?;
-    disk.rename(NEW, NAME)?;
-    disk.sync_names()
+    None
 }
 
-/// Reads it. `None`: it is missing, or its head is damaged.
-pub(crate) fn read(disk: &dyn Disk, id: u128) -> Result<Option<Checkpoint>, DiskError> {
-    let file = match disk.open(NAME, DiskOpen::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
+/// What came of a merge.
+pub(crate) enum Merge {
+    /// The run in the place of the others.
+    Run(Arc<SortedRun>),
+    /// Everything in them was removed.
+    Nothing,
+    /// It was given up.
+    Stopped,
+}
+
+/// Writes runs that are neighbours as one; `older` are those behind them. It is given up once `is_over` says so.
+pub(crate) fn merge(
+    disk: &dyn Disk,
+    id: u128,
+    number: u64,
+    (runs, older): (&[Arc<SortedRun>], &[Arc<SortedRun>]),
+    is_over: &dyn Fn() -> bool,
+) -> Result<Merge, TreeError> {
+    let merged = write_merged(disk, id, number, (runs, older), is_over);
+    if !matches!(merged, Ok(Some(1..))) {
+        let _ = remove(disk, &SortedRun::file_name(number));
+    }
+    let level = runs.first().map_or(0, |run| run.level).saturating_add(1);
+    match merged? {
+        None => Ok(Merge::Stopped),
+        Some(0) => Ok(Merge::Nothing),
+        Some(_) => opened(disk, id, number, level).map(Merge::Run),
+    }
+}
+
+fn write_merged(
+    disk: &dyn Disk,
+    id: u128,
+    number: u64,
+    (runs, older): (&[Arc<SortedRun>], &[Arc<SortedRun>]),
+    is_over: &dyn Fn() -> bool,
+) -> Result<Option<u64>, TreeError> {
+    let (from, to) = match runs {
+        [newest, .., oldest] => (oldest.changes.0, newest.changes.1),
+        _ => return Ok(Some(0)),
     };
-    let mut head = [0; HEAD_BYTES];
-    let read = file.read_at(&mut head, 0)?;
-    let Some(head) = NamesHead::decode(&head[..read], id) else { return Ok(None) };
-    let length = file.length()?;
-    // Longer than its records can be: not one that was written here, and perhaps more than fits in memory.
-    if length > HEAD_BYTES as u64 + head.records.saturating_mul(RECORD_BYTES_MAX as u64) {
-        return Ok(None);
+    let keys = runs.iter().map(|run| run.keys).sum();
+    let mut writer = RunWriter::new(disk, id, number, (from, to), keys)?;
+    let mut sources = Vec::new();
+    let read = |refusal| match refusal {
+        Refusal::Tree(error) => error,
+        other => unreachable!("blocks are read from the disk: {other:?}"),
+    };
+    Merged::add_runs(&mut sources, runs, &[], &Loader::Disk, None).map_err(read)?;
+    let mut merged = Merged::new(sources);
+    while merged.advance().map_err(read)? {
+        if is_over() {
+            return Ok(None);
+        }
+        if merged.value.is_some() || older.iter().any(|run| run.may_have(&merged.key)) {
+            writer.add(&merged.key, merged.value.as_deref())?;
+        }
     }
-    let mut bytes = vec![0; length as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
-    let records = records(&bytes[HEAD_BYTES..], head.salt).collect();
-    Ok(Some(Checkpoint { head, records, bytes: bytes.len() as u64 }))
+    Ok(Some(writer.finish()?))
+}
+
+fn opened(disk: &dyn Disk, id: u128, number: u64, level: u8) -> Result<Arc<SortedRun>, TreeError> {
+    match SortedRun::open(disk, id, number, level)? {
+        Some((run, None)) => Ok(Arc::new(run)),
+        _ => {
+            let (place, file) = (disk.place(), SortedRun::file_name(number));
+            Err(TreeError::DamagedNames { place, file, offset_bytes: 0 })
+        }
+    }
 }

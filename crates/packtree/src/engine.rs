@@ -6,8 +6,9 @@
 //! sync:    hand over -> one fdatasync of `space` for all who ask -> frees what marks allow -> a mark
 //! ```
 //!
-//! Locks, in order: a file's stripe, `checkpointing`, `growing`, `syncing` (never across the disk), `writing` (the journal's
-//! own: across a write of journal bytes into the page cache), `state` (never across the disk).
+//! Locks, in order: a file's stripe, `merging` and `growing`, `manifest` (across the writing of a run), `syncing` (never across the
+//! disk), `writing` (the journal's own: across a write of journal bytes into the page cache), `state` (across the disk only when
+//! the cache of names forgets blocks faster than they are looked at).
 //!
 //! Always holds: contents are handed to the kernel before the record that names them is appended; after a failed write or
 //! sync nothing is written any more.
@@ -15,10 +16,14 @@
 
 mod checkpointing;
 mod contents;
+mod looking;
+mod workers;
 
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use disk::{Disk, DiskFile, DiskLock};
 use files::Status;
@@ -26,10 +31,13 @@ use files::Status;
 use crate::error::{Refusal, TreeError};
 use crate::format::{Record, TreeHead};
 use crate::journal::Tail;
+use crate::names::{BlockCache, Manifest};
 use crate::space::Space;
-use crate::table::{Inode, Table};
+use crate::table::{Blocks, Inode, Table};
 
 pub(crate) use contents::{Cached, piece_is_whole};
+use looking::Fetches;
+use workers::Workers;
 
 /// Locks of files that are written: by inode number.
 const STRIPES: usize = 64;
@@ -46,6 +54,8 @@ pub(crate) struct Engine {
     pub shape: TreeHead,
     pub place: String,
     pub read_only: bool,
+    /// The state's cache of names, for reading blocks without its lock.
+    blocks: Arc<BlockCache>,
     state: RwLock<State>,
     writing: Mutex<Written>,
     /// As in `writing`, to be looked at without the lock.
@@ -53,9 +63,15 @@ pub(crate) struct Engine {
     syncing: Mutex<Syncing>,
     synced: Condvar,
     growing: Mutex<()>,
-    checkpointing: Mutex<()>,
-    /// Length of the last checkpoint.
-    checkpoint_bytes: AtomicU64,
+    /// The last one that was written.
+    manifest: Mutex<Manifest>,
+    /// Whether merges are over, as one failed.
+    merging: Mutex<bool>,
+    /// Rooms of the journal when a checkpoint failed; 0 when the last one did not.
+    rooms_at_failure: AtomicUsize,
+    workers: OnceLock<Workers>,
+    /// A merge is given up.
+    is_closing: AtomicBool,
     stripes: Vec<Mutex<()>>,
     stopped: AtomicBool,
     syncs: AtomicU64,
@@ -79,29 +95,34 @@ struct Syncing {
 }
 
 impl State {
-    /// Journals a change and makes it. It was checked to fit.
+    /// Journals a change and makes it.
     pub(crate) fn commit(&mut self, record: &Record) -> Result<u64, Refusal> {
+        self.table.prepare(record)?;
         let sequence = self.tail.append(record, &mut self.space)?;
         self.apply(record);
         Ok(sequence)
     }
 
-    /// As [`State::commit`]. A write to a file that is open and has no name is nothing that an opening should find.
-    fn commit_write(&mut self, inode: Inode, record: &Record) -> Result<(), Refusal> {
-        if self.table.node(inode).is_some_and(|node| node.links == 0) {
+    /// As [`State::commit`]. A change of an inode that is open and has no name is nothing that an opening should find.
+    pub(crate) fn commit_to(&mut self, inode: Inode, record: &Record) -> Result<(), Refusal> {
+        if self.table.is_orphan(inode) {
+            self.table.prepare(record)?;
             self.apply(record);
             return Ok(());
         }
         self.commit(record).map(drop)
     }
 
+    /// Makes a change that was prepared.
     fn apply(&mut self, record: &Record) {
-        let mut freed = Vec::new();
-        let applied = self.table.apply(record, &mut freed);
-        assert!(applied.is_ok(), "{applied:?}: {record:?} was checked and does not fit");
-        for run in freed {
-            self.space.free_after(self.tail.last, run);
-        }
+        let mut blocks = Blocks::default();
+        self.table.apply(record, &mut blocks);
+        self.account(&blocks);
+    }
+
+    fn account(&mut self, blocks: &Blocks) {
+        blocks.named.iter().for_each(|run| self.space.named(*run));
+        blocks.freed.iter().for_each(|run| self.space.free_after(self.tail.last, *run));
     }
 }
 
@@ -111,7 +132,7 @@ pub(crate) struct Found {
     pub file: Arc<dyn DiskFile>,
     pub shape: TreeHead,
     pub state: State,
-    pub checkpoint_bytes: u64,
+    pub manifest: Manifest,
     pub read_only: bool,
     pub lock: Option<DiskLock>,
 }
@@ -125,14 +146,18 @@ impl Engine {
             file: found.file,
             shape: found.shape,
             read_only: found.read_only,
+            blocks: found.state.table.blocks.clone(),
             state: RwLock::new(found.state),
             writing: Mutex::new(Written { sequence: last, changed: last, marked: 0 }),
             written: AtomicU64::new(last),
             syncing: Mutex::new(Syncing { durable: last, running: false }),
             synced: Condvar::new(),
             growing: Mutex::new(()),
-            checkpointing: Mutex::new(()),
-            checkpoint_bytes: AtomicU64::new(found.checkpoint_bytes),
+            manifest: Mutex::new(found.manifest),
+            merging: Mutex::new(false),
+            rooms_at_failure: AtomicUsize::new(0),
+            workers: OnceLock::new(),
+            is_closing: AtomicBool::new(false),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             stopped: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
@@ -184,6 +209,7 @@ impl Engine {
         mut make: impl FnMut(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         self.check_writable()?;
+        let mut fetches = Fetches::new(self);
         loop {
             let mut state = self.write();
             let segments = state.space.segments;
@@ -197,6 +223,7 @@ impl Engine {
                     return Ok(value);
                 }
                 Err(Refusal::Room) => self.grow(segments)?,
+                Err(Refusal::Block(missing)) => fetches.fetch(&missing),
                 Err(refusal) => return Err(refusal),
             }
         }
@@ -277,15 +304,9 @@ impl Engine {
     /// Ends a hold on an inode. One without a name is gone with its last hold.
     pub(crate) fn let_go(&self, inode: Inode) {
         let mut state = self.write();
-        let State { table, space, tail } = &mut *state;
-        if let Some(node) = table.node_mut(inode) {
-            node.holders = node.holders.saturating_sub(1);
-        }
-        let mut freed = Vec::new();
-        table.forget_unused(inode, &mut freed);
-        for run in freed {
-            space.free_after(tail.last, run);
-        }
+        let mut blocks = Blocks::default();
+        state.table.let_go(inode, &mut blocks);
+        state.account(&blocks);
     }
 
     /// Begins to write after an opening: what was found is made durable, and so is where the journal continues. Whatever lies behind

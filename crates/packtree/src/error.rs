@@ -3,6 +3,9 @@
 use disk::DiskError;
 use files::Status;
 
+use crate::names::MissingBlock;
+use crate::table::Dangling;
+
 /// Why a tree cannot be made, opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,7 +32,7 @@ pub enum TreeError {
         place: String,
     },
     /// Another version of this program made it.
-    #[error("{place}: a tree of format {version}; this program knows format 1")]
+    #[error("{place}: a tree of format {version}; this program knows formats 1 and 2")]
     Version {
         /// The directory.
         place: String,
@@ -78,6 +81,28 @@ pub enum TreeError {
         /// In the file, the beginning of the piece.
         offset_bytes: u64,
     },
+    /// Names and inodes that do not have their checksum.
+    #[error(
+        "{place}/{file}: the block of names at byte {offset_bytes} fails its checksum; `crumb pack check` lists every fault"
+    )]
+    DamagedNames {
+        /// The directory.
+        place: String,
+        /// The run.
+        file: String,
+        /// In the run, the beginning of the block.
+        offset_bytes: u64,
+    },
+    /// A name or an inode that a change needs is missing.
+    #[error("{place}: inode {inode}: {what}; `crumb pack check` lists every fault")]
+    Inconsistent {
+        /// The directory.
+        place: String,
+        /// The inode.
+        inode: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
 }
 
 /// Why one call is not done.
@@ -87,7 +112,24 @@ pub(crate) enum Refusal {
     Status(Status),
     /// No room in the journal, or for this many bytes: grow, and try again.
     Room,
+    /// A block of names is not in memory: load it without a lock, and try again.
+    Block(MissingBlock),
+    /// What is there does not fit.
+    Dangling(Dangling),
     Tree(TreeError),
+}
+
+impl Refusal {
+    /// For a fault that people read.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Status(status) => status.to_string(),
+            Self::Room => "no room".to_owned(),
+            Self::Block(block) => format!("{block:?} was not read"),
+            Self::Dangling(Dangling { what, inode }) => format!("{what} ({inode})"),
+            Self::Tree(error) => error.to_string(),
+        }
+    }
 }
 
 impl From<TreeError> for Refusal {

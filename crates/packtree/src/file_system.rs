@@ -1,7 +1,7 @@
 //! The tree as a [`FileSystem`]: paths walked, what is refused, views that begin at a directory.
 //!
 //! Always holds: a path never leads out of the tree; a call that changed something returns after the kernel has it.
-//! Not here: owners (the process's own are reported), times of access, locks between processes.
+//! Not here: calls by inode number with all attributes (`nodes`), locks between processes.
 
 mod flusher;
 mod opened;
@@ -18,20 +18,23 @@ use files::{
 
 use crate::engine::{Engine, State};
 use crate::error::{Refusal, TreeError};
-use crate::format::{BLOCK_BYTES, NodeKind, Record, blocks_of};
+use crate::format::{BLOCK_BYTES, NodeKind, Owner, Record};
 use crate::opening;
 use crate::options::TreeOptions;
 use crate::replay::TreeFault;
-use crate::table::{Body, Inode, Name, Node, ROOT, Walked};
+use crate::table::{Body, Dangling, Inode, Kind, Listed, Name, Node, ROOT, Walked};
 use crate::time::now;
+use crate::version1;
 
 use flusher::Flusher;
 use opened::{How, TreeFile};
 
 /// Longest text of a symbolic link.
-const LINK_BYTES_MAX: usize = 4095;
+pub(crate) const LINK_BYTES_MAX: usize = 4095;
 /// Names of one file at most.
-const LINKS_MAX: u32 = 65_000;
+pub(crate) const LINKS_MAX: u32 = 65_000;
+/// Names of a listing that are looked up at once.
+const LISTED_AT_ONCE: usize = 1024;
 
 /// A tree, or a directory in it, as a [`FileSystem`]. It is closed when the last view and open file are gone.
 pub struct PackTree {
@@ -49,6 +52,8 @@ pub(crate) struct Opened {
     place: PathBuf,
     faults: Vec<TreeFault>,
     fsid: u64,
+    /// Of what is made by path: this process's.
+    owner: Owner,
     closed: bool,
 }
 
@@ -70,14 +75,19 @@ impl PackTree {
         options: &TreeOptions,
         place: impl Into<PathBuf>,
     ) -> Result<Self, TreeError> {
-        let (engine, faults) = opening::open(disk, false)?;
+        let (engine, faults) = opening::open(disk, false, options)?;
         let fsid = (engine.shape.id >> 64) as u64 ^ engine.shape.id as u64;
         let engine = Arc::new(engine);
         let flusher = match options.flush_every {
-            Some(every) if !engine.read_only => Some(Flusher::start(engine.clone(), every)?),
+            Some(every) if !engine.read_only => {
+                engine.start_workers()?;
+                Some(Flusher::start(engine.clone(), every)?)
+            }
             _ => None,
         };
-        let tree = Opened { engine, flusher, place: place.into(), faults, fsid, closed: false };
+        engine.merge_when_due();
+        let owner = version1::own();
+        let tree = Opened { engine, flusher, place: place.into(), faults, fsid, owner, closed: false };
         Ok(Self { tree: Arc::new(tree), root: ROOT, below: PathBuf::new(), local: None })
     }
 
@@ -139,14 +149,16 @@ impl PackTree {
         path: &Path,
         mode: u16,
         kind: &NodeKind,
-        holders: u32,
+        is_open: bool,
     ) -> Result<Inode, FsError> {
-        let time = now();
+        let (time, owner) = (now(), self.tree.owner);
         self.change(op, path, |state| {
             let Name { directory, name } = vacant(state, self.root, path)?;
             let inode = state.table.next_inode;
-            state.commit(&Record::Make { time, directory, name, inode, mode, kind: kind.clone() })?;
-            state.table.node_mut(inode).expect("made above").holders = holders;
+            state.commit(&Record::Make { time, directory, name, inode, mode, owner, kind: kind.clone() })?;
+            if is_open {
+                state.table.hold(inode);
+            }
             Ok(inode)
         })
     }
@@ -166,26 +178,30 @@ fn vacant(state: &State, root: Inode, path: &Path) -> Result<Name, Refusal> {
 
 impl FileSystem for PackTree {
     fn create(&self, path: &Path) -> Result<Box<dyn OpenFile>, FsError> {
-        let inode = self.make(FsOp::Create, path, 0o644, &NodeKind::File, 1)?;
+        let inode = self.make(FsOp::Create, path, 0o644, &NodeKind::File, true)?;
         Ok(self.file(inode, path, How::Made))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Box<dyn OpenFile>, FsError> {
-        let refused = |status: Status| self.refused(FsOp::Open, path, status);
-        let mut state = self.engine().write();
-        let inode = match state.table.walk(self.root, path, true).map_err(refused)? {
-            Walked::Found(_, inode) => inode,
-            Walked::Root(_) => return Err(refused(Status::ISDIR)),
-            Walked::Missing(_) => return Err(refused(Status::NOENT)),
-        };
-        if access != Access::Read && self.engine().read_only {
-            return Err(refused(Status::ROFS));
-        }
-        match state.table.node_mut(inode) {
-            Some(node @ Node { body: Body::File(_), .. }) => node.holders += 1,
-            _ => return Err(refused(Status::ISDIR)),
-        }
-        drop(state);
+        let read_only = self.engine().read_only;
+        let opened = self.engine().look_mut(|state| {
+            let inode = match state.table.walk(self.root, path, true)? {
+                Walked::Found(_, inode) => inode,
+                Walked::Root(_) => return Err(Status::ISDIR.into()),
+                Walked::Missing(_) => return Err(Status::NOENT.into()),
+            };
+            if access != Access::Read && read_only {
+                return Err(Status::ROFS.into());
+            }
+            let node = state.table.node(inode)?.ok_or(Status::IO)?;
+            match node.kind() {
+                Kind::File => state.table.hold(inode),
+                Kind::Directory | Kind::Symlink => return Err(Status::ISDIR.into()),
+                _ => return Err(Status::NXIO.into()),
+            }
+            Ok(inode)
+        });
+        let inode = opened.map_err(|refusal| self.refused(FsOp::Open, path, refusal))?;
         Ok(self.file(inode, path, How::Opened(access)))
     }
 
@@ -197,8 +213,8 @@ impl FileSystem for PackTree {
                 Walked::Root(_) => return Err(Status::PERM.into()),
                 Walked::Missing(_) => return Err(Status::NOENT.into()),
             };
-            let node = state.table.node(inode).ok_or(Status::IO)?;
-            if matches!(node.body, Body::Directory(_)) {
+            let node = state.table.node(inode)?.ok_or(Status::IO)?;
+            if node.is_directory() {
                 return Err(Status::PERM.into());
             }
             if node.links >= LINKS_MAX {
@@ -219,21 +235,22 @@ impl FileSystem for PackTree {
         if let Some(status) = wrong {
             return Err(self.refused(FsOp::Symlink, path, status));
         }
-        self.make(FsOp::Symlink, path, 0o777, &NodeKind::Symlink(text.into()), 0).map(drop)
+        self.make(FsOp::Symlink, path, 0o777, &NodeKind::Symlink(text.into()), false).map(drop)
     }
 
     fn readlink(&self, path: &Path) -> Result<PathBuf, FsError> {
-        let state = self.engine().read();
-        let walked = state.table.walk(self.root, path, false);
-        let status = match walked.map_err(|status| self.refused(FsOp::Readlink, path, status))? {
-            Walked::Root(_) => Status::INVAL,
-            Walked::Missing(_) => Status::NOENT,
-            Walked::Found(_, inode) => match state.table.node(inode).map(|node| &node.body) {
-                Some(Body::Symlink(text)) => return Ok(OsString::from_vec(text.to_vec()).into()),
-                _ => Status::INVAL,
-            },
-        };
-        Err(self.refused(FsOp::Readlink, path, status))
+        let read = self.engine().look(|state| {
+            let inode = match state.table.walk(self.root, path, false)? {
+                Walked::Root(_) => return Err(Status::INVAL.into()),
+                Walked::Missing(_) => return Err(Status::NOENT.into()),
+                Walked::Found(_, inode) => inode,
+            };
+            match state.table.node(inode)?.as_deref() {
+                Some(Node { body: Body::Symlink(text), .. }) => Ok(OsString::from_vec(text.to_vec()).into()),
+                _ => Err(Status::INVAL.into()),
+            }
+        });
+        read.map_err(|refusal| self.refused(FsOp::Readlink, path, refusal))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
@@ -251,7 +268,7 @@ impl FileSystem for PackTree {
     }
 
     fn mkdir(&self, path: &Path) -> Result<(), FsError> {
-        self.make(FsOp::Mkdir, path, 0o755, &NodeKind::Directory, 0).map(drop)
+        self.make(FsOp::Mkdir, path, 0o755, &NodeKind::Directory, false).map(drop)
     }
 
     fn rmdir(&self, path: &Path) -> Result<(), FsError> {
@@ -259,30 +276,39 @@ impl FileSystem for PackTree {
     }
 
     fn readdir(&self, path: &Path, each: &mut dyn FnMut(ListedEntry<'_>)) -> Result<(), FsError> {
-        // A copy: the listener may call the file system itself.
-        let entries: Vec<(Box<[u8]>, Inode)> = {
-            let state = self.engine().read();
-            let directory = state.table.walk_to_directory(self.root, path);
-            let directory = directory.map_err(|status| self.refused(FsOp::Readdir, path, status))?;
-            let directory = state.table.directory(directory);
-            directory.map(|found| found.entries.iter().map(|(name, inode)| (name.clone(), *inode)).collect())
+        let refused = |refusal| self.refused(FsOp::Readdir, path, refusal);
+        let directory = self.engine().look(|state| state.table.walk_to_directory(self.root, path));
+        let directory = directory.map_err(refused)?;
+        let mut after: Box<[u8]> = [].into();
+        let mut damaged = None;
+        loop {
+            // Copies: the listener may call the file system itself.
+            let listed = self.engine().look(|state| state.table.list(directory, &after, LISTED_AT_ONCE));
+            let Listed { names, is_end, damaged: lost } = listed.map_err(refused)?;
+            for (name, named) in &names {
+                each(ListedEntry { name, fileid: named.inode });
+            }
+            damaged = damaged.or(lost);
+            if let Some((last, _)) = names.into_iter().next_back() {
+                after = last;
+            }
+            if is_end {
+                // What can be read was listed; and it is reported that it was not all.
+                return damaged.map_or(Ok(()), |lost| Err(refused(lost)));
+            }
         }
-        .unwrap_or_default();
-        for (name, fileid) in entries {
-            each(ListedEntry { name: &name, fileid });
-        }
-        Ok(())
     }
 
     fn stat(&self, path: &Path) -> Result<Attributes, FsError> {
-        let refused = |status: Status| self.refused(FsOp::Stat, path, status);
-        let state = self.engine().read();
-        let inode = match state.table.walk(self.root, path, false).map_err(refused)? {
-            Walked::Found(_, inode) | Walked::Root(inode) => inode,
-            Walked::Missing(_) => return Err(refused(Status::NOENT)),
-        };
-        let node = state.table.node(inode).ok_or_else(|| refused(Status::IO))?;
-        Ok(attributes(inode, node, self.tree.fsid))
+        let found = self.engine().look(|state| {
+            let inode = match state.table.walk(self.root, path, false)? {
+                Walked::Found(_, inode) | Walked::Root(inode) => inode,
+                Walked::Missing(_) => return Err(Status::NOENT.into()),
+            };
+            Ok((inode, state.table.node(inode)?.ok_or(Status::IO)?))
+        });
+        let (inode, node) = found.map_err(|refusal| self.refused(FsOp::Stat, path, refusal))?;
+        Ok(attributes(inode, &node, self.tree.fsid))
     }
 
     fn statfs(&self) -> Result<Fsstat, FsError> {
@@ -290,7 +316,7 @@ impl FileSystem for PackTree {
         let room = room.map_err(|error| self.refused(FsOp::Statfs, Path::new(""), error))?;
         let (free, names) = {
             let state = self.engine().read();
-            (state.space.free_bytes(), state.table.len() as u64)
+            (state.space.free_bytes(), state.table.inodes)
         };
         let bytes_free = (room.free_bytes + free).min(room.total_bytes);
         // An inode takes a block and a record of its name at least.
@@ -307,8 +333,8 @@ impl FileSystem for PackTree {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), FsError> {
-        let found = self.engine().read().table.walk_to_directory(self.root, path);
-        found.map_err(|status| self.refused(FsOp::Sync, path, status))?;
+        let found = self.engine().look(|state| state.table.walk_to_directory(self.root, path));
+        found.map_err(|refusal| self.refused(FsOp::Sync, path, refusal))?;
         self.engine().sync().map_err(|error| self.refused(FsOp::Sync, path, error))
     }
 
@@ -317,13 +343,12 @@ impl FileSystem for PackTree {
     }
 
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
-        let mut state = self.engine().write();
-        let root = state.table.walk_to_directory(self.root, path);
-        let root = root.map_err(|status| self.refused(FsOp::Open, path, status))?;
-        if let Some(node) = state.table.node_mut(root) {
-            node.holders += 1;
-        }
-        drop(state);
+        let root = self.engine().look_mut(|state| {
+            let root = state.table.walk_to_directory(self.root, path)?;
+            state.table.hold(root);
+            Ok(root)
+        });
+        let root = root.map_err(|refusal| self.refused(FsOp::Open, path, refusal))?;
         let (tree, below, local) = (self.tree.clone(), self.below.join(path), self.local.clone());
         Ok(Arc::new(Self { tree, root, below, local }))
     }
@@ -364,21 +389,25 @@ impl PackTree {
                 Walked::Root(_) if op == FsOp::Unlink => return Err(Status::ISDIR.into()),
                 Walked::Root(_) => return Err(Status::INVAL.into()),
             };
-            match (op, state.table.node(inode).map(|node| &node.body)) {
-                (FsOp::Unlink, Some(Body::Directory(_))) => return Err(Status::ISDIR.into()),
-                (FsOp::Rmdir, Some(Body::Directory(found))) if !found.entries.is_empty() => {
-                    return Err(Status::NOTEMPTY.into());
-                }
-                (FsOp::Rmdir, Some(Body::File(_) | Body::Symlink(_))) => return Err(Status::NOTDIR.into()),
-                _ => {}
-            }
+            let node = state.table.node(inode)?.ok_or(Status::IO)?;
+            removable(&node, op == FsOp::Rmdir)?;
             state.commit(&Record::Unlink { time, directory, name }).map(drop)
         })
     }
 }
 
+/// Whether a name of this inode can be removed, as a directory or as anything else.
+pub(crate) fn removable(node: &Node, as_directory: bool) -> Result<(), Status> {
+    match (as_directory, &node.body) {
+        (false, Body::Directory(_)) => Err(Status::ISDIR),
+        (true, Body::Directory(found)) if found.names > 0 => Err(Status::NOTEMPTY),
+        (true, Body::File(_) | Body::Symlink(_) | Body::Special(_)) => Err(Status::NOTDIR),
+        _ => Ok(()),
+    }
+}
+
 /// As rename(2).
-fn rename(state: &mut State, root: Inode, from: &Path, to: &Path, time: u64) -> Result<(), Refusal> {
+fn rename(state: &mut State, root: Inode, from: &Path, to: &Path, time: i64) -> Result<(), Refusal> {
     let (old, inode) = match state.table.walk(root, from, false)? {
         Walked::Found(name, inode) => (name, inode),
         Walked::Root(_) => return Err(Status::INVAL.into()),
@@ -392,50 +421,78 @@ fn rename(state: &mut State, root: Inode, from: &Path, to: &Path, time: u64) -> 
     if replaced == Some(inode) {
         return Ok(());
     }
-    let is_directory = state.table.directory(inode).is_some();
-    if is_directory && state.table.is_below(new.directory, inode) {
-        return Err(Status::INVAL.into());
-    }
-    let over = replaced.map(|replaced| state.table.directory(replaced));
-    match over {
-        Some(Some(_)) if !is_directory => return Err(Status::ISDIR.into()),
-        Some(Some(over)) if !over.entries.is_empty() => return Err(Status::NOTEMPTY.into()),
-        Some(None) if is_directory => return Err(Status::NOTDIR.into()),
-        _ => {}
-    }
+    renamable(state, inode, new.directory, replaced)?;
     let record =
         Record::Rename { time, from: old.directory, old: old.name, to: new.directory, new: new.name };
     state.commit(&record).map(drop)
 }
 
+/// Whether an inode can be moved into this directory, over what is there.
+pub(crate) fn renamable(
+    state: &State,
+    inode: Inode,
+    to: Inode,
+    replaced: Option<Inode>,
+) -> Result<(), Refusal> {
+    let is_directory = state.table.directory(inode)?.is_some();
+    if is_directory && state.table.is_below(to, inode)? {
+        return Err(Status::INVAL.into());
+    }
+    let Some(replaced) = replaced else { return Ok(()) };
+    let over = state.table.node(replaced)?.ok_or(Status::IO)?;
+    match over.as_directory() {
+        Some(_) if !is_directory => Err(Status::ISDIR.into()),
+        Some(over) if over.names > 0 => Err(Status::NOTEMPTY.into()),
+        None if is_directory => Err(Status::NOTDIR.into()),
+        _ => Ok(()),
+    }
+}
+
 fn attributes(inode: Inode, node: &Node, fsid: u64) -> Attributes {
-    let (kind, links, size, used) = match &node.body {
-        Body::Directory(directory) => {
-            (FileKind::Directory, 2 + directory.subdirectories, directory.entries.len() as u64, 0)
-        }
-        Body::Symlink(text) => (FileKind::Symlink, node.links, text.len() as u64, 0),
-        Body::File(extents) => {
-            let blocks = extents.all().iter().map(|extent| blocks_of(extent.piece.bytes.into()));
-            (FileKind::Regular, node.links, extents.size(), blocks.sum::<u64>() * BLOCK_BYTES)
-        }
+    let (links, size, used) = match &node.body {
+        Body::Directory(directory) => (2 + directory.subdirectories, directory.names, 0),
+        Body::Symlink(text) => (node.links, text.len() as u64, 0),
+        Body::Special(_) => (node.links, 0, 0),
+        Body::File(content) => (node.links, content.size, content.used_bytes()),
     };
-    const SECOND_NS: u64 = 1_000_000_000;
-    let seconds = u32::try_from(node.time / SECOND_NS).unwrap_or(u32::MAX);
-    let time = NodeTime { s: seconds, ns: (node.time % SECOND_NS) as u32 };
+    let device = match &node.body {
+        Body::Special(special) => (special.major, special.minor),
+        _ => (0, 0),
+    };
     Attributes {
-        kind,
+        kind: file_kind(node.kind()),
         mode: node.mode.into(),
         links,
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
+        uid: node.owner.uid,
+        gid: node.owner.gid,
         size,
         used,
-        device: (0, 0),
+        device,
         fsid,
         fileid: inode,
-        atime: time,
-        mtime: time,
-        ctime: time,
+        atime: node_time(node.atime),
+        mtime: node_time(node.mtime),
+        ctime: node_time(node.ctime),
+    }
+}
+
+/// Times before 1970 and after 2106 are shown as those: the seam has no others.
+fn node_time(time: i64) -> NodeTime {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let time = time.max(0);
+    let seconds = u32::try_from(time / SECOND_NS).unwrap_or(u32::MAX);
+    NodeTime { s: seconds, ns: (time % SECOND_NS) as u32 }
+}
+
+pub(crate) fn file_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::File => FileKind::Regular,
+        Kind::Directory => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::CharDevice => FileKind::CharDevice,
+        Kind::BlockDevice => FileKind::BlockDevice,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
     }
 }
 
@@ -452,6 +509,7 @@ impl Opened {
         if let Some(flusher) = self.flusher.take() {
             flusher.stop();
         }
+        self.engine.stop_workers();
         match std::mem::replace(&mut self.closed, true) {
             true => Ok(()),
             false => opening::close(&self.engine),
@@ -472,6 +530,16 @@ fn failed(op: FsOp, path: PathBuf, refusal: Refusal) -> FsError {
     match refusal {
         Refusal::Status(status) => FsError::Failed { op, path, status, source: None },
         Refusal::Room => FsError::Failed { op, path, status: Status::NOSPC, source: None },
+        Refusal::Dangling(Dangling { what, inode }) => {
+            let place = path.display().to_string();
+            let error = TreeError::Inconsistent { place, inode, what };
+            FsError::Failed { op, path, status: Status::IO, source: Some(std::io::Error::other(error)) }
+        }
+        // It is read and looked at again before a call ends.
+        Refusal::Block(block) => {
+            let source = Some(std::io::Error::other(format!("{block:?} was not read")));
+            FsError::Failed { op, path, status: Status::IO, source }
+        }
         Refusal::Tree(error) => {
             let status = match &error {
                 TreeError::Disk(disk) if disk.kind() == std::io::ErrorKind::StorageFull => Status::NOSPC,

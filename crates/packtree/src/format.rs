@@ -6,28 +6,37 @@
 //!
 //! Always holds: bytes that are no whole record of this room or checkpoint decode to nothing; a record's checksum covers
 //! the random number (`salt`) of what it was written to, so what an earlier use left there is no record.
-//! Not here: what the records do (`table`), where they are (`journal`, `checkpoint`).
+//! Not here: what the records do (`table`), where they are (`journal`), sorted runs of names (`names`).
 
 mod fields;
+mod node;
 mod record;
 
-use fields::{Reader, put_u64};
-pub(crate) use record::{NodeKind, Piece, Record};
+pub(crate) use fields::{Reader, put_u16, put_u32, put_u64, put_varint};
+pub(crate) use node::{Named, decode_node, encode_node};
+pub(crate) use record::{Change, NodeKind, Owner, Piece, Record};
 
 /// Unit of space for contents.
 pub(crate) const BLOCK_BYTES: u64 = 64;
 /// Longest piece: what a read of one byte has to verify.
 pub(crate) const PIECE_BYTES_MAX: u64 = 128 << 10;
-/// Head of a room, of a checkpoint and of the tree.
+/// Head of a room and of every other file of a tree.
 pub(crate) const HEAD_BYTES: usize = 64;
 /// A record without its fields.
 const FRAME_BYTES: usize = 17;
 /// Longest record: a symbolic link, or the pieces of one long write.
 pub(crate) const RECORD_BYTES_MAX: usize = 4800;
-const VERSION: u32 = 1;
+/// What this program writes.
+pub(crate) const VERSION: u32 = 2;
+/// What it also reads, and replaces.
+pub(crate) const VERSION_1: u32 = 1;
 pub(crate) const TREE_MAGIC: &[u8; 8] = b"CRUMBTRE";
 const ROOM_MAGIC: &[u8; 8] = b"CRUMBJRN";
 const NAMES_MAGIC: &[u8; 8] = b"CRUMBNAM";
+pub(crate) const MANIFEST_MAGIC: &[u8; 8] = b"CRUMBMAN";
+pub(crate) const FREE_MAGIC: &[u8; 8] = b"CRUMBFRE";
+pub(crate) const RUN_MAGIC: &[u8; 8] = b"CRUMBRUN";
+pub(crate) const RUN_END_MAGIC: &[u8; 8] = b"CRUMBEND";
 
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -68,7 +77,7 @@ pub(crate) struct RoomHead {
     pub salt: u32,
 }
 
-/// The beginning of a checkpoint: file `names`.
+/// The beginning of a checkpoint of version 1, the file `names`; and the file `clean`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamesHead {
     pub id: u128,
@@ -79,87 +88,101 @@ pub(crate) struct NamesHead {
     pub salt: u32,
 }
 
-fn head(magic: &[u8; 8], id: u128, numbers: [u64; 3], salt: u32) -> [u8; HEAD_BYTES] {
-    let mut bytes = [0; HEAD_BYTES];
-    bytes[..8].copy_from_slice(magic);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..28].copy_from_slice(&id.to_le_bytes());
-    for (at, number) in (28..).step_by(8).zip(numbers) {
-        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-    }
-    bytes[52..56].copy_from_slice(&salt.to_le_bytes());
-    let sum = crc(&bytes[..60]);
-    bytes[60..].copy_from_slice(&sum.to_le_bytes());
-    bytes
+/// The first 64 bytes of a file or a room. What the numbers are is said where it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub version: u32,
+    pub id: u128,
+    pub numbers: [u64; 3],
+    pub salt: u32,
 }
 
-/// What a head holds.
-struct HeadFields {
-    version: u32,
-    id: u128,
-    numbers: [u64; 3],
-    salt: u32,
-}
-
-fn head_fields(magic: &[u8; 8], bytes: &[u8]) -> Option<HeadFields> {
-    let bytes = bytes.get(..HEAD_BYTES)?;
-    let mut reader = Reader::new(&bytes[8..]);
-    if &bytes[..8] != magic || crc(&bytes[..60]).to_le_bytes() != bytes[60..] {
-        return None;
+impl Head {
+    /// One of the version that this program writes.
+    pub(crate) fn new(id: u128, numbers: [u64; 3], salt: u32) -> Self {
+        Self { version: VERSION, id, numbers, salt }
     }
-    Some(HeadFields {
-        version: reader.u32()?,
-        id: u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64,
-        numbers: [reader.u64()?, reader.u64()?, reader.u64()?],
-        salt: reader.u32()?,
-    })
+
+    pub(crate) fn encode(&self, magic: &[u8; 8]) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(magic);
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..28].copy_from_slice(&self.id.to_le_bytes());
+        for (at, number) in (28..).step_by(8).zip(self.numbers) {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[52..56].copy_from_slice(&self.salt.to_le_bytes());
+        let sum = crc(&bytes[..60]);
+        bytes[60..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(magic: &[u8; 8], bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEAD_BYTES)?;
+        let mut reader = Reader::new(&bytes[8..]);
+        if &bytes[..8] != magic || crc(&bytes[..60]).to_le_bytes() != bytes[60..] {
+            return None;
+        }
+        Some(Self {
+            version: reader.u32()?,
+            id: u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64,
+            numbers: [reader.u64()?, reader.u64()?, reader.u64()?],
+            salt: reader.u32()?,
+        })
+    }
+
+    /// As [`Head::decode`], of this tree and of the version that this program writes.
+    pub(crate) fn decode_own(magic: &[u8; 8], bytes: &[u8], id: u128) -> Option<Self> {
+        Self::decode(magic, bytes).filter(|head| head.version == VERSION && head.id == id)
+    }
 }
 
 impl TreeHead {
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
-        head(TREE_MAGIC, self.id, [self.segment_bytes.into(), self.room_bytes.into(), 0], 0)
+        Head::new(self.id, [self.segment_bytes.into(), self.room_bytes.into(), 0], 0).encode(TREE_MAGIC)
     }
 
-    /// The head, or the version that wrote it when this program does not know it.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, u32>> {
-        let fields = head_fields(TREE_MAGIC, bytes)?;
-        if fields.version != VERSION {
-            return Some(Err(fields.version));
+    /// The head and its version, or the version that wrote it when this program does not know it.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Result<(Self, u32), u32>> {
+        let head = Head::decode(TREE_MAGIC, bytes)?;
+        if !matches!(head.version, VERSION_1 | VERSION) {
+            return Some(Err(head.version));
         }
-        let [segment_bytes, room_bytes, _] = fields.numbers;
+        let [segment_bytes, room_bytes, _] = head.numbers;
         let (segment_bytes, room_bytes) =
             (u32::try_from(segment_bytes).ok()?, u32::try_from(room_bytes).ok()?);
         let fits = u64::from(segment_bytes).is_multiple_of(BLOCK_BYTES)
             && u64::from(room_bytes).is_multiple_of(BLOCK_BYTES)
             && room_bytes as usize >= HEAD_BYTES + RECORD_BYTES_MAX
             && room_bytes < segment_bytes;
-        fits.then_some(Ok(Self { id: fields.id, segment_bytes, room_bytes }))
+        fits.then_some(Ok((Self { id: head.id, segment_bytes, room_bytes }, head.version)))
     }
 }
 
 impl RoomHead {
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
-        head(ROOM_MAGIC, self.id, [self.number, self.first_sequence, 0], self.salt)
+        Head::new(self.id, [self.number, self.first_sequence, 0], self.salt).encode(ROOM_MAGIC)
     }
 
-    pub(crate) fn decode(bytes: &[u8], id: u128) -> Option<Self> {
-        let fields = head_fields(ROOM_MAGIC, bytes)?;
-        let [number, first_sequence, _] = fields.numbers;
-        let room = Self { id: fields.id, number, first_sequence, salt: fields.salt };
-        (fields.version == VERSION && fields.id == id).then_some(room)
+    /// A room that this version of the format wrote. One of another version is no room of this tree.
+    pub(crate) fn decode(bytes: &[u8], id: u128, version: u32) -> Option<Self> {
+        let head = Head::decode(ROOM_MAGIC, bytes)?;
+        let [number, first_sequence, _] = head.numbers;
+        let room = Self { id: head.id, number, first_sequence, salt: head.salt };
+        (head.version == version && head.id == id).then_some(room)
     }
 }
 
 impl NamesHead {
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
-        head(NAMES_MAGIC, self.id, [self.sequence, self.next_inode, self.records], self.salt)
+        Head::new(self.id, [self.sequence, self.next_inode, self.records], self.salt).encode(NAMES_MAGIC)
     }
 
     pub(crate) fn decode(bytes: &[u8], id: u128) -> Option<Self> {
-        let fields = head_fields(NAMES_MAGIC, bytes)?;
-        let [sequence, next_inode, records] = fields.numbers;
-        let head = Self { id: fields.id, sequence, next_inode, records, salt: fields.salt };
-        (fields.version == VERSION && fields.id == id).then_some(head)
+        let head = Head::decode(NAMES_MAGIC, bytes)?;
+        let [sequence, next_inode, records] = head.numbers;
+        let names = Self { id: head.id, sequence, next_inode, records, salt: head.salt };
+        (matches!(head.version, VERSION_1 | VERSION) && head.id == id).then_some(names)
     }
 }
 

@@ -1,8 +1,9 @@
-//! A tree of files in one preallocated file: names in a journal, contents as checksummed pieces, behind the seam `FileSystem`.
+//! A tree of files in few files: names in a journal and in sorted runs, contents as checksummed pieces; behind the seam `FileSystem`.
 //!
 //! ```text
-//! FileSystem call --> PackTree --> Engine: table in memory + journal (rooms in `space`) + contents (blocks of `space`)
-//! names (checkpoint) + rooms of the journal --replay--> table, free blocks
+//! FileSystem call --> PackTree --> Engine: table (changes in memory over sorted runs `names-N`)
+//!                                          + journal (rooms in `space`) + contents (blocks of `space`)
+//! manifest, runs, free blocks + rooms of the journal --replay--> table, free blocks
 //! ```
 //!
 //! ```
@@ -31,12 +32,14 @@ mod error;
 mod file_system;
 mod format;
 mod journal;
+mod names;
 mod opening;
 mod options;
 mod replay;
 mod space;
 mod table;
 mod time;
+mod version1;
 
 pub use check::{TreeReport, check};
 pub use error::TreeError;

@@ -1,8 +1,9 @@
 //! A tree made, opened, and closed.
 //!
 //! ```text
-//! create: space (one segment), names (none), then tree, whose name says that all is there
-//! open:   lock -> tree -> replay -> free runs -> [to write: sync, a room of the journal that ends what was found]
+//! create: space (one segment), names of the root and manifest, then tree, whose name says that all is there
+//! open:   lock -> tree -> manifest, heads and indexes of runs -> replay -> [to write: sync, a room of the journal that ends what
+//!         was found]; a tree of format 1 is first written as one of format 2
 //! ```
 //!
 //! Always holds: an opening that found damage only reads; one that only reads writes nothing at all.
@@ -14,16 +15,18 @@ use std::sync::Arc;
 
 use disk::{Disk, DiskFile, DiskOpen};
 
-use crate::checkpoint;
+use crate::checkpoint::Checkpoint;
 use crate::clean_stop;
 use crate::engine::{Engine, Found, State};
 use crate::error::{Refusal, TreeError};
-use crate::format::{HEAD_BYTES, RECORD_BYTES_MAX, TREE_MAGIC, TreeHead};
+use crate::format::{HEAD_BYTES, RECORD_BYTES_MAX, TREE_MAGIC, TreeHead, VERSION_1};
 use crate::journal::Tail;
+use crate::names::{FreeMap, Manifest, ManifestRead, SortedRun, remove, remove_others};
 use crate::options::TreeOptions;
-use crate::replay::{Replayed, TreeFault, replay};
-use crate::space::Space;
-use crate::table::{Body, Table};
+use crate::replay::{Journal, Replayed, TreeFault};
+use crate::space::{Run, Space};
+use crate::table::Table;
+use crate::version1;
 
 const HEAD: &str = "tree";
 const HEAD_NEW: &str = "tree.new";
@@ -41,13 +44,39 @@ pub(crate) fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeE
     space.reserve(0, shape.segment_bytes.into())?;
     space.set_length(shape.segment_bytes.into())?;
     space.sync()?;
-    checkpoint::write(disk, &checkpoint::encode(&Table::new(), shape.id, 0))?;
+    let mut table = Table::new(version1::own(), 0);
+    let free = FreeMap { segments: 1, runs: vec![shape.contents_of(0)] };
+    write_names(disk, &shape, &mut table, free, 0)?;
+    write_head(disk, &shape)
+}
+
+/// From now on it is a tree of the format that this program writes.
+fn write_head(disk: &dyn Disk, shape: &TreeHead) -> Result<(), TreeError> {
+    remove(disk, HEAD_NEW)?;
     let head = disk.open(HEAD_NEW, DiskOpen::New)?;
     head.write_at(&shape.encode(), 0)?;
     head.sync()?;
     disk.rename(HEAD_NEW, HEAD)?;
     disk.sync_names()?;
     Ok(())
+}
+
+/// Writes all that a table has, which has no runs, as the first run of a tree.
+fn write_names(
+    disk: &dyn Disk,
+    shape: &TreeHead,
+    table: &mut Table,
+    mut free: FreeMap,
+    sequence: u64,
+) -> Result<Manifest, TreeError> {
+    let layer = table.freeze();
+    free.sort();
+    let (next_inode, inodes) = (table.next_inode, table.inodes);
+    let checkpoint = Checkpoint { sequence, next_inode, inodes, layer: &layer, free };
+    let none = Manifest { next_number: 1, ..Manifest::default() };
+    let (manifest, run) = checkpoint.write(disk, shape.id, &none, &[])?;
+    table.written(run.into_iter().collect());
+    Ok(manifest)
 }
 
 fn shape_of(options: &TreeOptions) -> Result<TreeHead, TreeError> {
@@ -82,7 +111,7 @@ pub fn is_tree(directory: &Path) -> bool {
 }
 
 /// What a tree's directory says of it.
-fn read_head(disk: &dyn Disk) -> Result<TreeHead, TreeError> {
+fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
     let no_tree = || TreeError::NoTree { place: disk.place() };
     let file = match disk.open(HEAD, DiskOpen::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_tree()),
@@ -101,55 +130,121 @@ fn read_head(disk: &dyn Disk) -> Result<TreeHead, TreeError> {
 pub(crate) struct Read {
     pub shape: TreeHead,
     pub file: Arc<dyn DiskFile>,
-    pub replayed: Replayed,
+    pub table: Table,
     pub space: Space,
+    pub faults: Vec<TreeFault>,
+    version: u32,
+    manifest: Manifest,
+    replayed: Replayed,
+    next_number: u64,
 }
 
 /// Reads a tree, and adds what does not fit together to the faults.
-pub(crate) fn read(disk: &dyn Disk, how: DiskOpen) -> Result<Read, TreeError> {
-    let shape = read_head(disk)?;
+pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<Read, TreeError> {
+    let (shape, version) = read_head(disk)?;
     let file = disk.open(SPACE, how)?;
-    let mut replayed = replay(disk, &file, &shape)?;
-    let table = &mut replayed.table;
-    for (directory, name) in table.names_of_missing() {
-        let path = table.path_of(directory).join(String::from_utf8_lossy(&name).as_ref());
-        replayed.faults.push(TreeFault { what: format!("{}: a name of nothing", path.display()) });
+    let segments = (file.length()? / u64::from(shape.segment_bytes)) as u32;
+    let mut faults = Vec::new();
+    if version == VERSION_1 {
+        let mut table = Table::new(version1::own(), cache_bytes);
+        let sequence = version1::restore(disk, shape.id, &mut table, &mut faults)?;
+        let journal = Journal::find(&*file, &shape, version, segments, sequence)?;
+        let replayed = journal.replay(disk, &file, &mut table, None, &mut faults)?;
+        let (space, overlapping) = Space::rebuilt(shape, segments, table.used_in_memory());
+        faults.extend(overlapping.into_iter().map(doubly_used));
+        let (manifest, next_number) = (Manifest::default(), journal.next_number);
+        return Ok(Read { shape, file, table, space, faults, version, manifest, replayed, next_number });
     }
-    let mut used = Vec::new();
-    for (_, node) in table.inodes() {
-        if let Body::File(extents) = &node.body {
-            used.extend(extents.all().iter().map(|extent| extent.piece.run()));
+    let manifest = match Manifest::read(disk, shape.id)? {
+        ManifestRead::Whole(manifest) => manifest,
+        ManifestRead::Recovered(manifest) => {
+            let what = "manifest: missing or damaged; all runs that are there are taken".to_owned();
+            faults.push(TreeFault { what });
+            manifest
+        }
+    };
+    let mut runs = Vec::new();
+    for (number, level) in &manifest.runs {
+        match SortedRun::open(disk, shape.id, *number, *level)? {
+            Some((run, fault)) => {
+                runs.push(Arc::new(run));
+                faults.extend(fault.map(|what| TreeFault { what }));
+            }
+            None => {
+                let name = SortedRun::file_name(*number);
+                let what = format!("{name}: missing, or its head is damaged; what only it has is lost");
+                faults.push(TreeFault { what });
+            }
         }
     }
+    let mut table = Table::of_runs(runs, manifest.next_inode, manifest.inodes, cache_bytes);
+    let free = FreeMap::read(disk, shape.id, manifest.free_number)?.unwrap_or_else(|| {
+        let name = FreeMap::file_name(manifest.free_number);
+        faults.push(TreeFault { what: format!("{name}: missing or damaged; it is not known what is free") });
+        FreeMap::default()
+    });
+    let mut space = Space::restored(shape, segments, &free);
+    let journal = Journal::find(&*file, &shape, version, segments, manifest.sequence)?;
+    // What is wrong anyway would be reported once more for each change.
+    let with_space = faults.is_empty().then_some(&mut space);
+    let replayed = journal.replay(disk, &file, &mut table, with_space, &mut faults)?;
     let rooms: Vec<u32> = replayed.used.iter().map(|room| room.segment).collect();
-    let (space, overlapping) = Space::rebuilt(shape, replayed.segments, used, &rooms);
-    for run in overlapping {
-        let what = format!("space: block {} belongs to two files, or to none that can be", run.start);
-        replayed.faults.push(TreeFault { what });
-    }
-    Ok(Read { shape, file, replayed, space })
+    space.use_rooms(&rooms);
+    let next_number = journal.next_number;
+    Ok(Read { shape, file, table, space, faults, version, manifest, replayed, next_number })
+}
+
+pub(crate) fn doubly_used(run: Run) -> TreeFault {
+    let what = format!("space: block {} belongs to two files, or to none that can be", run.start);
+    TreeFault { what }
 }
 
 /// Opens a tree. One with faults can be read only.
-pub(crate) fn open(disk: Arc<dyn Disk>, read_only: bool) -> Result<(Engine, Vec<TreeFault>), TreeError> {
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    read_only: bool,
+    options: &TreeOptions,
+) -> Result<(Engine, Vec<TreeFault>), TreeError> {
     read_head(&*disk)?;
     let lock = disk.lock(LOCK)?.ok_or_else(|| TreeError::InUse { place: disk.place() })?;
-    let Read { shape, file, replayed, space } = read(&*disk, DiskOpen::Write)?;
-    let Replayed { table, last, used, next_number, checkpoint_bytes, faults, .. } = replayed;
-    let read_only = read_only || !faults.is_empty();
+    let mut found = read(&*disk, DiskOpen::Write, options.cache_bytes)?;
+    let read_only = read_only || !found.faults.is_empty();
     if !read_only {
         clean_stop::clear(&*disk)?;
+        if found.version == VERSION_1 {
+            upgrade(&*disk, &mut found)?;
+        }
+        remove_others(&*disk, &found.manifest)?;
+        // A kill may have left a manifest whose name is not durable; rooms that it frees are going to be used again.
+        disk.sync_names()?;
     }
-    let state = State { table, space, tail: Tail::new(shape, last, next_number, used) };
+    let Read { shape, file, table, space, faults, manifest, replayed, next_number, .. } = found;
+    let tail = Tail::new(shape, replayed.last, next_number, replayed.used);
+    let state = State { table, space, tail };
     let lock = Some(lock);
-    let engine = Engine::new(Found { disk, file, shape, state, checkpoint_bytes, read_only, lock });
+    let engine = Engine::new(Found { disk, file, shape, state, manifest, read_only, lock });
     if !read_only {
         engine.begin().map_err(|refusal| match refusal {
             Refusal::Tree(error) => error,
-            Refusal::Status(_) | Refusal::Room => TreeError::Full { place: engine.place.clone() },
+            _ => TreeError::Full { place: engine.place.clone() },
         })?;
     }
     Ok((engine, faults))
+}
+
+/// Writes a tree of format 1, which is in memory, as one of format 2. Until the last step it is one of format 1.
+fn upgrade(disk: &dyn Disk, found: &mut Read) -> Result<(), TreeError> {
+    tracing::info!(place = disk.place(), "a file tree of format 1 becomes one of format 2");
+    found.file.sync()?;
+    // What an attempt that was killed left.
+    remove_others(disk, &Manifest::default())?;
+    let free = found.space.not_named(Vec::new());
+    found.manifest = write_names(disk, &found.shape, &mut found.table, free, found.replayed.last)?;
+    write_head(disk, &found.shape)?;
+    version1::forget(disk)?;
+    found.replayed.used.clear();
+    found.space.use_rooms(&[]);
+    Ok(())
 }
 
 /// Makes all durable and says so.

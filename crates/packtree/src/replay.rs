@@ -13,14 +13,15 @@ use std::sync::Arc;
 
 use disk::{Disk, DiskFile};
 
-use crate::checkpoint;
 use crate::clean_stop;
 use crate::engine::piece_is_whole;
-use crate::error::TreeError;
-use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, records};
+use crate::error::{Refusal, TreeError};
+use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, VERSION_1, records};
 use crate::journal::UsedRoom;
-use crate::space::Run;
-use crate::table::Table;
+use crate::names::BlockCache;
+use crate::space::Space;
+use crate::table::{Blocks, Table};
+use crate::version1;
 
 /// Something that is damaged, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,16 +30,23 @@ pub struct TreeFault {
     pub what: String,
 }
 
+/// The journal as it was found.
+pub(crate) struct Journal {
+    shape: TreeHead,
+    version: u32,
+    /// Number of the last change of the checkpoint.
+    start: u64,
+    rooms: Vec<FoundRoom>,
+    /// Higher than those of all rooms.
+    pub next_number: u64,
+}
+
+/// Where the journal ended.
 pub(crate) struct Replayed {
-    pub table: Table,
     /// Number of the last record that counts.
     pub last: u64,
     /// Rooms with records that the checkpoint does not have.
     pub used: VecDeque<UsedRoom>,
-    pub next_number: u64,
-    pub segments: u32,
-    pub checkpoint_bytes: u64,
-    pub faults: Vec<TreeFault>,
 }
 
 /// A room as it was found.
@@ -47,105 +55,106 @@ struct FoundRoom {
     head: RoomHead,
 }
 
-/// Reads all of it.
-pub(crate) fn replay(
-    disk: &dyn Disk,
-    file: &Arc<dyn DiskFile>,
-    shape: &TreeHead,
-) -> Result<Replayed, TreeError> {
-    let mut faults = Vec::new();
-    let mut table = Table::new();
-    let (start, checkpoint_bytes) = restore(disk, shape, &mut table, &mut faults)?;
-    let segments = (file.length()? / u64::from(shape.segment_bytes)) as u32;
-    let (rooms, next_number) = rooms(&**file, shape, segments, start)?;
-    let found = journal(&**file, shape, &rooms, start)?;
-    let durable = found.iter().filter_map(|(_, record)| match record {
-        Record::Mark { durable } => Some(*durable),
-        _ => None,
-    });
-    let stopped = clean_stop::read(disk, shape.id)?;
-    let durable = durable.max().unwrap_or(0).max(start).max(stopped.unwrap_or(0));
-    let mut last = start;
-    let mut scratch = Vec::new();
-    let mut freed: Vec<Run> = Vec::new();
-    for (sequence, record) in &found {
-        if *sequence != last + 1 {
-            if last >= durable {
+impl Journal {
+    /// Looks at the rooms of all segments. `start` is the last change of the checkpoint.
+    pub(crate) fn find(
+        file: &dyn DiskFile,
+        shape: &TreeHead,
+        version: u32,
+        segments: u32,
+        start: u64,
+    ) -> Result<Self, TreeError> {
+        let (rooms, next_number) = rooms(file, shape, version, segments, start)?;
+        Ok(Self { shape: *shape, version, start, rooms, next_number })
+    }
+
+    /// Makes all changes that count. With `space`, also the changes of what is free.
+    pub(crate) fn replay(
+        &self,
+        disk: &dyn Disk,
+        file: &Arc<dyn DiskFile>,
+        table: &mut Table,
+        mut space: Option<&mut Space>,
+        faults: &mut Vec<TreeFault>,
+    ) -> Result<Replayed, TreeError> {
+        let start = self.start;
+        let _direct = BlockCache::directly(&table.blocks);
+        let found = journal(&**file, &self.shape, &self.rooms, start)?;
+        let durable = found.iter().filter_map(|(_, record)| match record {
+            Record::Mark { durable } => Some(*durable),
+            _ => None,
+        });
+        let stopped = clean_stop::read(disk, self.shape.id)?;
+        let durable = durable.max().unwrap_or(0).max(start).max(stopped.unwrap_or(0));
+        let mut last = start;
+        let mut scratch = Vec::new();
+        let mut fault = |what: String| faults.push(TreeFault { what });
+        for (sequence, record) in &found {
+            if *sequence != last + 1 {
+                if last >= durable {
+                    break;
+                }
+                let (first, end) = (last + 1, sequence - 1);
+                fault(format!("journal: changes {first} to {end} are damaged and not made"));
+            }
+            if *sequence > durable && !record.pieces().all(|piece| piece_is_whole(file, piece, &mut scratch))
+            {
                 break;
             }
-            let (first, end) = (last + 1, sequence - 1);
-            faults.push(TreeFault {
-                what: format!("journal: changes {first} to {end} are damaged and not made"),
-            });
+            match self.make(record, table, space.as_deref_mut()) {
+                Ok(None) => {}
+                Ok(Some(block)) => fault(format!(
+                    "space: block {block} belongs to two files, or to none that can be: change {sequence}"
+                )),
+                Err(refusal) => {
+                    fault(format!("journal: change {sequence} cannot be made: {}", refusal.reason()));
+                }
+            }
+            last = *sequence;
         }
-        if *sequence > durable
-            && let Record::Write { pieces, .. } = record
-            && !pieces.iter().all(|piece| piece_is_whole(file, piece, &mut scratch))
-        {
-            break;
+        if last < durable {
+            fault(format!("journal: changes {} to {durable} are damaged and not made", last + 1));
+            last = durable;
         }
-        if let Err(dangling) = table.apply(record, &mut freed) {
-            let (what, inode) = (dangling.what, dangling.inode);
-            faults.push(TreeFault {
-                what: format!("journal: change {sequence} cannot be made: {what} ({inode})"),
-            });
-        }
-        last = *sequence;
+        let used = self
+            .rooms
+            .iter()
+            // The others hold what did not become durable.
+            .filter(|room| room.head.first_sequence <= last)
+            .map(|room| UsedRoom { segment: room.segment, first_sequence: room.head.first_sequence })
+            .collect();
+        Ok(Replayed { last, used })
     }
-    if last < durable {
-        let what = format!("journal: changes {} to {durable} are damaged and not made", last + 1);
-        faults.push(TreeFault { what });
-        last = durable;
-    }
-    let used = rooms
-        .iter()
-        // The others hold what did not become durable.
-        .filter(|room| room.head.first_sequence <= last)
-        .map(|room| UsedRoom { segment: room.segment, first_sequence: room.head.first_sequence })
-        .collect();
-    Ok(Replayed { table, last, used, next_number, segments, checkpoint_bytes, faults })
-}
 
-/// Makes the names of the checkpoint. Returns its number and length.
-fn restore(
-    disk: &dyn Disk,
-    shape: &TreeHead,
-    table: &mut Table,
-    faults: &mut Vec<TreeFault>,
-) -> Result<(u64, u64), TreeError> {
-    let Some(found) = checkpoint::read(disk, shape.id)? else {
-        let what =
-            "names: missing, or its head is damaged; what the journal does not have is lost".to_owned();
-        faults.push(TreeFault { what });
-        return Ok((0, 0));
-    };
-    let mut freed = Vec::new();
-    let mut next = 1;
-    for (number, record) in &found.records {
-        if *number != next {
-            let what = format!("names: records {next} to {} are damaged; what they name is lost", number - 1);
-            faults.push(TreeFault { what });
-        }
-        next = number + 1;
-        if let Err(dangling) = table.apply_kept(record, &mut freed) {
-            let (what, inode) = (dangling.what, dangling.inode);
-            faults
-                .push(TreeFault { what: format!("names: record {number} cannot be used: {what} ({inode})") });
-        }
+    /// Makes one change. Returns a block that was free and should not be, or the other way.
+    fn make(
+        &self,
+        record: &Record,
+        table: &mut Table,
+        space: Option<&mut Space>,
+    ) -> Result<Option<u64>, Refusal> {
+        let owned;
+        let record = if self.version == VERSION_1 {
+            owned = version1::owned(record);
+            &owned
+        } else {
+            record
+        };
+        table.prepare(record)?;
+        let mut blocks = Blocks::default();
+        table.apply(record, &mut blocks);
+        let Some(space) = space else { return Ok(None) };
+        let doubly = blocks.freed.iter().find(|run| !space.reclaim(**run));
+        let twice = blocks.named.iter().find(|run| !space.claim(**run));
+        Ok(doubly.or(twice).map(|run| run.start))
     }
-    if next <= found.head.records {
-        let what =
-            format!("names: records {next} to {} are damaged; what they name is lost", found.head.records);
-        faults.push(TreeFault { what });
-    }
-    table.next_inode = table.next_inode.max(found.head.next_inode);
-    Ok((found.head.sequence, found.bytes))
 }
 
 /// Rooms with records behind `start`, in order; and a number that is higher than all.
 fn rooms(
     file: &dyn DiskFile,
     shape: &TreeHead,
+    version: u32,
     segments: u32,
     start: u64,
 ) -> Result<(Vec<FoundRoom>, u64), TreeError> {
@@ -154,7 +163,7 @@ fn rooms(
     for segment in 0..segments {
         let read = file.read_at(&mut bytes, shape.room_at(segment))?;
         if read == HEAD_BYTES
-            && let Some(head) = RoomHead::decode(&bytes, shape.id)
+            && let Some(head) = RoomHead::decode(&bytes, shape.id, version)
         {
             found.push(FoundRoom { segment, head });
         }

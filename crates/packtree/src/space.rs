@@ -15,11 +15,12 @@
 
 mod runs;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 pub(crate) use runs::{FreeRuns, Run};
 
 use crate::format::{BLOCK_BYTES, TreeHead};
+use crate::names::FreeMap;
 
 /// Runs shorter than this are left alone while the file may grow instead: 4 KiB.
 const SHORT_BLOCKS: u64 = 64;
@@ -31,6 +32,8 @@ pub(crate) struct Space {
     /// Freed by the change of this number, in its order.
     waiting: VecDeque<(u64, Run)>,
     waiting_blocks: u64,
+    /// Given out, and no record names them yet: where they begin, and how many. A checkpoint counts them as free.
+    unnamed: HashMap<u64, u64, foldhash::fast::RandomState>,
     /// Segments whose rooms nothing needs.
     rooms: Vec<u32>,
 }
@@ -44,17 +47,29 @@ impl Space {
             runs: FreeRuns::default(),
             waiting: VecDeque::new(),
             waiting_blocks: 0,
+            unnamed: HashMap::default(),
             rooms: Vec::new(),
         }
     }
 
-    /// What a crash or a stop left: all is free but these runs and the rooms of these segments. Runs that overlap are returned.
-    pub(crate) fn rebuilt(
-        shape: TreeHead,
-        segments: u32,
-        mut used: Vec<Run>,
-        rooms: &[u32],
-    ) -> (Self, Vec<Run>) {
+    /// What a checkpoint left: all is free that it says, and what the file grew by since.
+    pub(crate) fn restored(shape: TreeHead, segments: u32, free: &FreeMap) -> Self {
+        let mut space = Self::new(shape);
+        space.segments = segments;
+        let end = shape.room_at(segments) / BLOCK_BYTES;
+        // Of what the file was grown by without a sync, nothing may be there.
+        free.runs.iter().filter(|run| run.end() <= end).for_each(|run| space.runs.add(*run));
+        (free.segments..segments).for_each(|segment| space.runs.add(shape.contents_of(segment)));
+        space
+    }
+
+    /// The rooms of these segments are in use, and all others are free.
+    pub(crate) fn use_rooms(&mut self, used: &[u32]) {
+        self.rooms = (0..self.segments).rev().filter(|segment| !used.contains(segment)).collect();
+    }
+
+    /// All is free but these runs. Runs that overlap are returned.
+    pub(crate) fn rebuilt(shape: TreeHead, segments: u32, mut used: Vec<Run>) -> (Self, Vec<Run>) {
         let mut space = Self::new(shape);
         used.sort_unstable_by_key(|run| run.start);
         let mut overlapping = Vec::new();
@@ -74,7 +89,6 @@ impl Space {
             space.runs.add(Run { start: at, blocks: contents.end().saturating_sub(at) });
         }
         overlapping.extend(used);
-        space.rooms = (0..segments).rev().filter(|segment| !rooms.contains(segment)).collect();
         (space, overlapping)
     }
 
@@ -88,17 +102,55 @@ impl Space {
     /// Up to this many blocks, together. `None`: too little is free in one place; the file should grow. With `anything`, a
     /// short run too.
     pub(crate) fn allocate(&mut self, blocks: u64, anything: bool) -> Option<Run> {
-        self.runs.take(blocks, if anything { 1 } else { blocks.min(SHORT_BLOCKS) })
+        let run = self.runs.take(blocks, if anything { 1 } else { blocks.min(SHORT_BLOCKS) })?;
+        self.unnamed.insert(run.start, run.blocks);
+        Some(run)
     }
 
     /// The blocks right behind a run, all of them or none.
     pub(crate) fn extend(&mut self, behind: u64, blocks: u64) -> bool {
-        blocks == 0 || self.runs.take_at(Run { start: behind, blocks })
+        if blocks == 0 {
+            return true;
+        }
+        let is_free = self.runs.take_at(Run { start: behind, blocks });
+        if is_free {
+            self.unnamed.insert(behind, blocks);
+        }
+        is_free
     }
 
     /// Gives back what no record ever named.
     pub(crate) fn unused(&mut self, run: Run) {
+        self.unnamed.remove(&run.start);
         self.runs.add(run);
+    }
+
+    /// A record names what was given out.
+    pub(crate) fn named(&mut self, run: Run) {
+        self.unnamed.remove(&run.start);
+    }
+
+    /// For an opening: a record names this run. `false`: a part of it is not free.
+    pub(crate) fn claim(&mut self, run: Run) -> bool {
+        self.runs.take_inside(run)
+    }
+
+    /// For an opening: a record frees this run. `false`: a part of it is free.
+    pub(crate) fn reclaim(&mut self, run: Run) -> bool {
+        let is_used = !self.runs.has_some_of(run);
+        if is_used {
+            self.runs.add(run);
+        }
+        is_used
+    }
+
+    /// What no change made so far names; `more` are runs that only this process knows of. Not in order.
+    pub(crate) fn not_named(&self, more: Vec<Run>) -> FreeMap {
+        let mut runs = more;
+        runs.extend(self.runs.all());
+        runs.extend(self.waiting.iter().map(|(_, run)| *run));
+        runs.extend(self.unnamed.iter().map(|(&start, &blocks)| Run { start, blocks }));
+        FreeMap { segments: self.segments, runs }
     }
 
     /// Frees a run once the change of this number is durable, and known to be.
@@ -121,6 +173,11 @@ impl Space {
 
     pub(crate) fn free_bytes(&self) -> u64 {
         (self.runs.blocks() + self.waiting_blocks) * BLOCK_BYTES
+    }
+
+    /// Of all segments, without the journal's rooms.
+    pub(crate) fn contents_bytes(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.shape.segment_bytes - self.shape.room_bytes)
     }
 
     pub(crate) fn length_bytes(&self) -> u64 {
@@ -146,7 +203,7 @@ impl TreeHead {
         u64::from(segment) * u64::from(self.segment_bytes)
     }
 
-    fn contents_of(&self, segment: u32) -> Run {
+    pub(crate) fn contents_of(&self, segment: u32) -> Run {
         let start = (self.room_at(segment) + u64::from(self.room_bytes)) / BLOCK_BYTES;
         Run { start, blocks: u64::from(self.segment_bytes - self.room_bytes) / BLOCK_BYTES }
     }
@@ -178,7 +235,8 @@ mod tests {
         let first = SHAPE.contents_of(0);
         let used = [(first.start + 5, 5), (first.start + 7, 2), (first.start, 1)];
         let used = used.map(|(start, blocks)| Run { start, blocks }).to_vec();
-        let (mut space, overlapping) = Space::rebuilt(SHAPE, 2, used, &[1]);
+        let (mut space, overlapping) = Space::rebuilt(SHAPE, 2, used);
+        space.use_rooms(&[1]);
         assert_eq!(overlapping, [Run { start: first.start + 7, blocks: 2 }]);
         assert_eq!((space.take_room(), space.take_room()), (Some(0), None));
         let free = 2 * first.blocks - 6;

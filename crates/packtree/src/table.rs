@@ -1,312 +1,287 @@
-//! The names in memory: every inode, what it is, and what the records of the journal make of it.
+//! Names and inodes: what changed since the last checkpoint in memory, over the sorted runs on disk; and what the records of the
+//! journal make of them.
 //!
 //! ```text
-//! record --apply--> inodes: number -> file (pieces in order), directory (name -> number), symbolic link (text)
-//!               `-> runs of blocks that are free once the record is durable
+//! look-up: inodes without a name (open) -> `changed` -> `frozen` (being written) -> runs, newest first
+//! record --prepare--> loads what it changes, refuses what does not fit --apply--> `changed`, blocks freed and named
 //! ```
 //!
-//! Always holds: an entry's inode is there; the pieces of a file do not overlap, and a write replaces whole pieces; an inode
-//! without names stays while it is open.
-//! Not here: the disk; who may change what, and when (see `tree`).
+//! Always holds: the pieces of a file do not overlap, and a write replaces whole pieces; an inode without names stays while it
+//! is open, and is in no layer; a change that was prepared does not fail.
+//! Not here: the disk (`names`); who may change what, and when (`file_system`, `nodes`).
 
+mod apply;
+mod extents;
+mod layer;
+mod node;
 mod walk;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::format::{Piece, Record, blocks_of};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use crate::error::Refusal;
+use crate::format::{Named, Owner, decode_node};
+use crate::names::{BlockCache, Faults, Key, Loader, Merged, SortedRun, Source, find};
 use crate::space::Run;
 
-pub(crate) use crate::format::NodeKind;
+pub(crate) use apply::Dangling;
+pub(crate) use extents::{Blocks, Extent, Extents};
+pub(crate) use layer::{Layer, Sorted};
+pub(crate) use node::{Body, Content, Directory, Inode, Kind, Node, Special};
 pub(crate) use walk::{Name, Walked};
 
-pub(crate) type Inode = u64;
 pub(crate) const ROOT: Inode = 1;
+/// What an inode takes in memory, to lay out the cache's own tables.
+const NODE_BYTES_USUAL: u64 = 256;
 
-/// All inodes.
+type Hashed = foldhash::fast::RandomState;
+/// The newest first.
+pub(crate) type Runs = Arc<Vec<Arc<SortedRun>>>;
+
+/// All inodes, and all names.
 pub(crate) struct Table {
-    nodes: HashMap<Inode, Node, foldhash::fast::RandomState>,
+    changed: Layer,
+    /// What a checkpoint that is being written takes out of `changed`.
+    frozen: Option<Arc<Layer>>,
+    runs: Runs,
+    pub blocks: Arc<BlockCache>,
+    /// Inodes of the runs that no layer has.
+    decoded: Cache<Inode, Arc<Node>, Weight, Hashed>,
+    /// Inodes without a name that are open.
+    orphans: HashMap<Inode, Arc<Node>, Hashed>,
+    /// How often an inode is open, or a view begins there.
+    held: HashMap<Inode, u32, Hashed>,
     pub next_inode: Inode,
+    /// How many have a name.
+    pub inodes: u64,
 }
 
-pub(crate) struct Node {
-    pub mode: u16,
-    /// Last change of the contents, nanoseconds since 1970.
-    pub time: u64,
-    /// Names.
-    pub links: u32,
-    /// Open files, or views that begin here.
-    pub holders: u32,
-    pub body: Body,
-}
+#[derive(Clone)]
+struct Weight;
 
-pub(crate) enum Body {
-    File(Extents),
-    Directory(Box<Directory>),
-    Symlink(Box<[u8]>),
-}
-
-/// The pieces of a file by their offsets. Between them are zeros.
-#[derive(Default)]
-pub(crate) struct Extents(Vec<Extent>);
-
-/// A piece and where in the file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub offset: u64,
-    pub piece: Piece,
-}
-
-pub(crate) struct Directory {
-    pub parent: Inode,
-    pub name: Box<[u8]>,
-    pub entries: HashMap<Box<[u8]>, Inode>,
-    pub subdirectories: u32,
-}
-
-/// A record that does not fit what is there: a record before it is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dangling {
-    pub what: &'static str,
-    pub inode: Inode,
-}
-
-impl Extent {
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + u64::from(self.piece.bytes)
+impl Weighter<Inode, Arc<Node>> for Weight {
+    fn weight(&self, _: &Inode, node: &Arc<Node>) -> u64 {
+        node.memory_bytes() as u64 + 64
     }
 }
 
-impl Piece {
-    pub(crate) fn run(&self) -> Run {
-        Run { start: self.block, blocks: blocks_of(self.bytes.into()) }
-    }
+/// Some names of a directory.
+pub(crate) struct Listed {
+    pub names: Vec<(Box<[u8]>, Named)>,
+    /// There are no more behind them.
+    pub is_end: bool,
+    /// Why names are missing.
+    pub damaged: Option<Refusal>,
 }
 
-impl Extents {
-    pub(crate) fn size(&self) -> u64 {
-        self.0.last().map_or(0, Extent::end)
-    }
-
-    pub(crate) fn all(&self) -> &[Extent] {
-        &self.0
-    }
-
-    /// Those that have bytes in `start..end`.
-    pub(crate) fn within(&self, start: u64, end: u64) -> &[Extent] {
-        let first = self.0.partition_point(|extent| extent.end() <= start);
-        let behind = self.0.partition_point(|extent| extent.offset < end);
-        self.0.get(first..behind).unwrap_or_default()
-    }
-
-    /// Replaces what is in the pieces' range; adds the runs that nothing names any more to `freed`.
-    fn replace(&mut self, offset: u64, pieces: &[Piece], freed: &mut Vec<Run>) -> Result<(), &'static str> {
-        let end = offset + pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
-        let old = self.within(offset, end);
-        if old.first().is_some_and(|first| first.offset < offset)
-            || old.last().is_some_and(|last| last.end() > end)
-        {
-            return Err("a write over a part of a piece");
-        }
-        // A piece that grew where it was keeps its blocks.
-        let stays = |run: &Run| pieces.iter().any(|piece| piece.block == run.start);
-        freed.extend(old.iter().map(|extent| extent.piece.run()).filter(|run| !stays(run)));
-        let first = self.0.partition_point(|extent| extent.end() <= offset);
-        let behind = self.0.partition_point(|extent| extent.offset < end);
-        let mut at = offset;
-        let new = pieces.iter().map(|&piece| {
-            let extent = Extent { offset: at, piece };
-            at = extent.end();
-            extent
-        });
-        self.0.splice(first..behind.max(first), new);
-        Ok(())
+/// A directory's root inode, as a new tree has it.
+fn new_root(owner: Owner) -> Node {
+    let body = Directory { parent: ROOT, name: [].into(), names: 0, subdirectories: 0 };
+    Node {
+        mode: 0o755,
+        owner,
+        atime: 0,
+        mtime: 0,
+        ctime: 0,
+        links: 1,
+        xattrs: Vec::new(),
+        body: Body::Directory(Box::new(body)),
     }
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
-        let root = Directory { parent: ROOT, name: [].into(), entries: HashMap::new(), subdirectories: 0 };
-        let root = Node { mode: 0o755, time: 0, links: 1, holders: 0, body: Body::Directory(Box::new(root)) };
-        Self { nodes: HashMap::from_iter([(ROOT, root)]), next_inode: ROOT + 1 }
-    }
-
-    pub(crate) fn node(&self, inode: Inode) -> Option<&Node> {
-        self.nodes.get(&inode)
-    }
-
-    pub(crate) fn node_mut(&mut self, inode: Inode) -> Option<&mut Node> {
-        self.nodes.get_mut(&inode)
-    }
-
-    /// The inode's, if it is a directory that has a name or is the root.
-    pub(crate) fn directory(&self, inode: Inode) -> Option<&Directory> {
-        match self.node(inode)? {
-            Node { body: Body::Directory(directory), links: 1.., .. } => Some(directory),
-            _ => None,
+    /// What these runs have. Blocks and inodes that were read are kept in up to `cache_bytes`.
+    pub(crate) fn of_runs(
+        runs: Vec<Arc<SortedRun>>,
+        next_inode: Inode,
+        inodes: u64,
+        cache_bytes: u64,
+    ) -> Self {
+        let nodes_bytes = cache_bytes / 4;
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((nodes_bytes / NODE_BYTES_USUAL).max(16) as usize)
+            .weight_capacity(nodes_bytes.max(16 << 10))
+            .build()
+            .expect("both capacities are given");
+        Self {
+            changed: Layer::default(),
+            frozen: None,
+            runs: Arc::new(runs),
+            blocks: Arc::new(BlockCache::new(cache_bytes - nodes_bytes)),
+            decoded: Cache::with_options(options, Weight, Hashed::default(), DefaultLifecycle::default()),
+            orphans: HashMap::default(),
+            held: HashMap::default(),
+            next_inode,
+            inodes,
         }
     }
 
-    pub(crate) fn extents(&self, inode: Inode) -> Option<&Extents> {
-        match &self.node(inode)?.body {
-            Body::File(extents) => Some(extents),
-            _ => None,
+    /// A new tree: its root, and nothing in it.
+    pub(crate) fn new(owner: Owner, cache_bytes: u64) -> Self {
+        let mut table = Self::of_runs(Vec::new(), ROOT + 1, 1, cache_bytes);
+        table.changed.nodes.insert(ROOT, Some(Arc::new(new_root(owner))));
+        table
+    }
+
+    pub(crate) fn node(&self, inode: Inode) -> Result<Option<Arc<Node>>, Refusal> {
+        if let Some(found) = self.changed.nodes.get(&inode) {
+            return Ok(found.clone().or_else(|| self.orphans.get(&inode).cloned()));
         }
+        if let Some(orphan) = self.orphans.get(&inode) {
+            return Ok(Some(orphan.clone()));
+        }
+        if let Some(found) = self.frozen.as_ref().and_then(|frozen| frozen.nodes.get(&inode)) {
+            return Ok(found.clone());
+        }
+        if let Some(node) = self.decoded.get(&inode) {
+            return Ok(Some(node));
+        }
+        let key = Key::of_inode(inode);
+        let found = find(&self.runs, key.bytes(), &Loader::Cache(&self.blocks), decode_node)?.map(Arc::new);
+        if let Some(node) = &found {
+            self.decoded.insert(inode, node.clone());
+        }
+        Ok(found)
     }
 
-    pub(crate) fn inodes(&self) -> impl Iterator<Item = (Inode, &Node)> {
-        self.nodes.iter().map(|(inode, node)| (*inode, node))
+    /// What a name in a directory leads to.
+    pub(crate) fn name(&self, directory: Inode, name: &[u8]) -> Result<Option<Named>, Refusal> {
+        if let Some(found) = self.changed.name(directory, name) {
+            return Ok(found);
+        }
+        if let Some(found) = self.frozen.as_ref().and_then(|frozen| frozen.name(directory, name)) {
+            return Ok(found);
+        }
+        let key = Key::of_name(directory, name);
+        find(&self.runs, key.bytes(), &Loader::Cache(&self.blocks), Named::decode)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+    /// The inode, if it is a directory that has a name or is the root.
+    pub(crate) fn directory(&self, inode: Inode) -> Result<Option<Arc<Node>>, Refusal> {
+        Ok(self.node(inode)?.filter(|node| node.as_directory().is_some()))
     }
 
-    /// Makes a record's change. Nothing is changed when it does not fit.
-    pub(crate) fn apply(&mut self, record: &Record, freed: &mut Vec<Run>) -> Result<(), Dangling> {
-        match record {
-            Record::Make { time, directory, name, inode, mode, kind } => {
-                let body = match kind {
-                    NodeKind::File => Body::File(Extents::default()),
-                    NodeKind::Symlink(text) => Body::Symlink(text.clone()),
-                    NodeKind::Directory => Body::Directory(Box::new(Directory {
-                        parent: *directory,
-                        name: name.clone(),
-                        entries: HashMap::new(),
-                        subdirectories: 0,
-                    })),
-                };
-                self.is_vacant(*directory, name)?;
-                if self.nodes.contains_key(inode) {
-                    return Err(Dangling { what: "an inode that is there already", inode: *inode });
-                }
-                self.nodes.insert(*inode, Node { mode: *mode, time: *time, links: 0, holders: 0, body });
-                self.next_inode = self.next_inode.max(inode + 1);
-                self.enter(*directory, name, *inode, *time);
-            }
-            Record::Link { time, directory, name, inode } => {
-                self.is_vacant(*directory, name)?;
-                if !self.nodes.contains_key(inode) {
-                    return Err(Dangling { what: "a name of a missing inode", inode: *inode });
-                }
-                self.enter(*directory, name, *inode, *time);
-            }
-            Record::Unlink { time, directory, name } => {
-                let inode = self.entry(*directory, name)?;
-                self.leave(*directory, name, *time);
-                self.forget_unused(inode, freed);
-            }
-            Record::Rename { time, from, old, to, new } => {
-                let inode = self.entry(*from, old)?;
-                if self.directory(*to).is_none() {
-                    return Err(Dangling { what: "a rename into a missing directory", inode: *to });
-                }
-                if let Some(replaced) = self.directory(*to).and_then(|to| to.entries.get(new).copied()) {
-                    self.leave(*to, new, *time);
-                    self.forget_unused(replaced, freed);
-                }
-                self.leave(*from, old, *time);
-                self.enter(*to, new, inode, *time);
-            }
-            Record::Write { time, inode, offset, pieces } => {
-                let wrong = |what| Dangling { what, inode: *inode };
-                match self.nodes.get_mut(inode) {
-                    Some(node @ Node { body: Body::File(_), .. }) => {
-                        let Body::File(extents) = &mut node.body else { unreachable!("it is a file") };
-                        extents.replace(*offset, pieces, freed).map_err(wrong)?;
-                        node.time = *time;
+    /// Names of a directory behind `after`, in order: some of them. After an error the look-up can be repeated.
+    pub(crate) fn list(&self, directory: Inode, after: &[u8], names_max: usize) -> Result<Listed, Refusal> {
+        let loader = Loader::Cache(&self.blocks);
+        let faults = Faults::default();
+        let layers = [Some(&self.changed), self.frozen.as_deref()].into_iter().flatten();
+        let mut sources: Vec<Box<dyn Source + '_>> = Vec::new();
+        for names in layers.filter_map(|layer| layer.names_of(directory, after)) {
+            sources.push(Box::new(names));
+        }
+        let key = Key::of_name(directory, after);
+        Merged::add_runs(&mut sources, &self.runs, key.bytes(), &loader, Some(&faults))?;
+        let mut merged = Merged::new(sources);
+        let mut listed = Listed { names: Vec::new(), is_end: false, damaged: None };
+        while listed.names.len() < names_max {
+            match merged.advance() {
+                // What is there is returned; the next call begins at the block that is missing.
+                Err(Refusal::Block(_)) if !listed.names.is_empty() => break,
+                Err(refusal) => return Err(refusal),
+                Ok(there) => {
+                    let found = Key::as_name(&merged.key).filter(|(found, _)| there && *found == directory);
+                    let Some((_, name)) = found else {
+                        listed.is_end = true;
+                        break;
+                    };
+                    if let Some(named) =
+                        merged.value.as_deref().and_then(Named::decode).filter(|_| name != after)
+                    {
+                        listed.names.push((name.into(), named));
                     }
-                    Some(_) => return Err(wrong("a write to what is no file")),
-                    None => return Err(wrong("a write to a missing inode")),
                 }
             }
-            Record::Mark { .. } => {}
         }
-        Ok(())
+        drop(merged);
+        listed.damaged = faults.into_inner().into_iter().next();
+        Ok(listed)
     }
 
-    /// As [`Table::apply`], for a checkpoint's records: a directory keeps the time that it has.
-    pub(crate) fn apply_kept(&mut self, record: &Record, freed: &mut Vec<Run>) -> Result<(), Dangling> {
-        let above = match record {
-            Record::Make { directory, .. } | Record::Link { directory, .. } if *directory != ROOT => {
-                *directory
-            }
-            _ => return self.apply(record, freed),
-        };
-        let time = self.node(above).map(|node| node.time);
-        self.apply(record, freed)?;
-        if let (Some(time), Some(node)) = (time, self.node_mut(above)) {
-            node.time = time;
-        }
-        Ok(())
+    /// Keeps an inode until [`Table::let_go`], also without a name.
+    pub(crate) fn hold(&mut self, inode: Inode) {
+        *self.held.entry(inode).or_default() += 1;
     }
 
-    fn is_vacant(&self, directory: Inode, name: &[u8]) -> Result<(), Dangling> {
-        match self.directory(directory) {
-            None => Err(Dangling { what: "a name in a missing directory", inode: directory }),
-            Some(found) if found.entries.contains_key(name) => {
-                Err(Dangling { what: "a name that is taken", inode: directory })
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    fn entry(&self, directory: Inode, name: &[u8]) -> Result<Inode, Dangling> {
-        let found = self.directory(directory).and_then(|directory| directory.entries.get(name));
-        found.copied().ok_or(Dangling { what: "a name that is missing", inode: directory })
-    }
-
-    fn enter(&mut self, directory: Inode, name: &[u8], inode: Inode, time: u64) {
-        let node = self.nodes.get_mut(&inode).expect("looked up before");
-        node.links += 1;
-        let is_directory = match &mut node.body {
-            Body::Directory(body) => {
-                (body.parent, body.name) = (directory, name.into());
-                true
-            }
-            _ => false,
-        };
-        let above = self.nodes.get_mut(&directory).expect("looked up before");
-        above.time = above.time.max(time);
-        if let Body::Directory(above) = &mut above.body {
-            above.subdirectories += u32::from(is_directory);
-            above.entries.insert(name.into(), inode);
-        }
-    }
-
-    fn leave(&mut self, directory: Inode, name: &[u8], time: u64) {
-        let above = self.nodes.get_mut(&directory).expect("looked up before");
-        above.time = above.time.max(time);
-        let Body::Directory(above) = &mut above.body else { return };
-        let Some(inode) = above.entries.remove(name) else { return };
-        let Some(node) = self.nodes.get_mut(&inode) else { return };
-        node.links -= 1;
-        if matches!(node.body, Body::Directory(_))
-            && let Some(Node { body: Body::Directory(above), .. }) = self.nodes.get_mut(&directory)
-        {
-            above.subdirectories -= 1;
-        }
-    }
-
-    /// Drops an inode that has no name and is not held.
-    pub(crate) fn forget_unused(&mut self, inode: Inode, freed: &mut Vec<Run>) {
-        if self.node(inode).is_some_and(|node| node.links == 0 && node.holders == 0)
-            && let Some(node) = self.nodes.remove(&inode)
-            && let Body::File(extents) = node.body
-        {
-            freed.extend(extents.0.iter().map(|extent| extent.piece.run()));
-        }
-    }
-
-    /// Takes an inode that lost what it needs out of the table; its names go too.
-    pub(crate) fn names_of_missing(&self) -> Vec<(Inode, Box<[u8]>)> {
-        let directories = self.nodes.iter().filter_map(|(inode, node)| match &node.body {
-            Body::Directory(directory) => Some((*inode, directory)),
-            _ => None,
+    /// Ends a hold. One without a name is gone with its last hold.
+    pub(crate) fn let_go(&mut self, inode: Inode, blocks: &mut Blocks) {
+        let left = self.held.get_mut(&inode).map_or(0, |holds| {
+            *holds -= 1;
+            *holds
         });
-        let missing = directories.flat_map(|(inode, directory)| {
-            let gone = directory.entries.iter().filter(|(_, named)| !self.nodes.contains_key(*named));
-            gone.map(move |(name, _)| (inode, name.clone()))
-        });
-        missing.collect()
+        if left == 0 {
+            self.held.remove(&inode);
+            if let Some(node) = self.orphans.remove(&inode) {
+                free_pieces(&node, blocks);
+            }
+        }
+    }
+
+    /// Whether an inode is open and has no name.
+    pub(crate) fn is_orphan(&self, inode: Inode) -> bool {
+        self.orphans.contains_key(&inode)
+    }
+
+    /// Blocks that only inodes without a name have: nothing on disk says so.
+    pub(crate) fn orphans_runs(&self) -> Vec<Run> {
+        let mut blocks = Blocks::default();
+        self.orphans.values().for_each(|node| free_pieces(node, &mut blocks));
+        blocks.freed
+    }
+
+    /// Blocks of the inodes that no run has.
+    pub(crate) fn used_in_memory(&self) -> Vec<Run> {
+        let mut blocks = Blocks::default();
+        self.changed.nodes.values().flatten().for_each(|node| free_pieces(node, &mut blocks));
+        blocks.freed
+    }
+
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// All that changed since the last checkpoint, to be written as a run; changes continue in a layer above.
+    pub(crate) fn freeze(&mut self) -> Arc<Layer> {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        let frozen = Arc::new(std::mem::take(&mut self.changed));
+        self.frozen = Some(frozen.clone());
+        frozen
+    }
+
+    /// The frozen layer could not be written: its changes are again among those that are to be.
+    pub(crate) fn thaw(&mut self) {
+        let Some(frozen) = self.frozen.take() else { return };
+        let later = std::mem::replace(&mut self.changed, Arc::unwrap_or_clone(frozen));
+        self.changed.overlay(later);
+    }
+
+    /// The frozen layer is in the first of these runs.
+    pub(crate) fn written(&mut self, runs: Vec<Arc<SortedRun>>) {
+        self.frozen = None;
+        self.runs = Arc::new(runs);
+    }
+
+    /// Runs were merged: the others are in the same order.
+    pub(crate) fn merged(&mut self, runs: Vec<Arc<SortedRun>>) {
+        self.runs = Arc::new(runs);
+    }
+
+    /// Everything in order, read from the disk past the cache. What is damaged is added to `faults`.
+    pub(crate) fn scan<'a>(&self, loader: &'a Loader<'a>, faults: &'a Faults) -> Result<Merged<'a>, Refusal> {
+        let mut sources: Vec<Box<dyn Source + 'a>> = vec![Box::new(Sorted::of(&self.changed))];
+        if let Some(frozen) = &self.frozen {
+            sources.push(Box::new(Sorted::of(frozen)));
+        }
+        Merged::add_runs(&mut sources, &self.runs, &[], loader, Some(faults))?;
+        Ok(Merged::new(sources))
+    }
+}
+
+fn free_pieces(node: &Node, blocks: &mut Blocks) {
+    if let Body::File(content) = &node.body {
+        blocks.freed.extend(content.extents.all().iter().map(|extent| extent.piece.run()));
     }
 }

@@ -1,69 +1,154 @@
-//! When the journal has grown long, the names are written as a whole, and its rooms are free again.
+//! When the journal has grown long, what changed is written as a run of names, and the journal's rooms are free again; when there
+//! are many runs, neighbours are merged.
+//!
+//! ```text
+//! checkpoint: state lock [freeze what changed] -> sync of `space` -> run, free blocks, manifest -> state lock [it is in a run]
+//! merge:      runs -> one run (no lock) -> manifest -> state lock [the one in the place of the others]
+//! ```
 
-use std::sync::TryLockError;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Engine, State};
-use crate::checkpoint;
+use super::{Engine, State, locked};
+use crate::checkpoint::{Checkpoint, Merge, due, merge};
 use crate::error::TreeError;
+use crate::names::{Manifest, SortedRun, remove};
 
-/// Rooms of the journal that an opening may have to read, at least.
+/// A checkpoint is due when the journal has more rooms: an opening has to read them.
 pub(super) const ROOMS_MIN: usize = 8;
+/// Changes wait for the checkpoint when the journal has more rooms.
+const ROOMS_MAX: usize = 24;
 
 impl Engine {
-    /// Writes a checkpoint if the journal is longer than [`ROOMS_MIN`] rooms and twice the last checkpoint, or if the
-    /// next room is not there. A failure is only logged: the journal has everything.
+    /// Has a checkpoint written if the journal is longer than [`ROOMS_MIN`] rooms. A failure is only logged: the journal has
+    /// everything.
     pub(super) fn checkpoint_when_due(&self) {
-        let (used, free) = {
-            let state = self.read();
-            (state.tail.used_rooms(), state.space.free_rooms())
-        };
-        let journal_bytes = used as u64 * u64::from(self.shape.room_bytes);
-        let long = journal_bytes > 2 * self.checkpoint_bytes.load(Ordering::Relaxed);
-        if used > ROOMS_MIN
-            && (long || free == 0)
-            && let Err(error) = self.checkpoint()
-        {
-            tracing::warn!(place = %self.place, %error, "the names could not be written as a whole");
+        let used = self.read().tail.used_rooms();
+        if used <= ROOMS_MIN.max(self.rooms_at_failure.load(Ordering::Relaxed)) {
+            return;
+        }
+        let is_woken = self.workers.get().is_some_and(|workers| workers.checkpoint());
+        if !is_woken || used > ROOMS_MAX {
+            self.checkpoint_or_log();
+            if !is_woken {
+                self.merge_or_log();
+            }
         }
     }
 
-    /// For an opening that has written nothing yet and has synced what it found: with the names written as a whole, no room of the
-    /// journal holds anything else. A failure is only logged.
-    pub(super) fn free_all_rooms(&self) {
-        let bytes = {
-            let state = self.read();
-            checkpoint::encode(&state.table, self.shape.id, state.tail.last)
-        };
-        if let Err(error) = checkpoint::write(&*self.disk, &bytes) {
-            tracing::warn!(place = %self.place, %error, "the names could not be written as a whole");
+    /// Has runs merged if there are many: each opening may add one.
+    pub(crate) fn merge_when_due(&self) {
+        if !self.read_only && !self.workers.get().is_some_and(super::Workers::merge) {
+            self.merge_or_log();
+        }
+    }
+
+    /// For the threads that do it: logs a failure, and waits for one more room before the next attempt.
+    pub(super) fn checkpoint_or_log(&self) {
+        let used = self.read().tail.used_rooms();
+        if used <= ROOMS_MIN {
             return;
         }
-        self.checkpoint_bytes.store(bytes.len() as u64, Ordering::Relaxed);
+        let failed = self.checkpoint().inspect_err(|error| {
+            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+        });
+        self.rooms_at_failure.store(if failed.is_err() { used } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Merges runs until none are due. After a failure there are no merges until the tree is opened again: what is damaged
+    /// would be in no run any more.
+    pub(super) fn merge_or_log(&self) {
+        let mut is_over = locked(&self.merging);
+        while !*is_over {
+            match self.merge() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(place = %self.place, %error, "runs of names could not be merged");
+                    *is_over = true;
+                }
+            }
+        }
+    }
+
+    /// For an opening that has written nothing yet and has synced what it found: with all changes in runs, no room of the
+    /// journal holds anything else. A failure is only logged.
+    pub(super) fn free_all_rooms(&self) {
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+            return;
+        }
         let mut state = self.write();
         let State { tail, space, .. } = &mut *state;
         tail.free_all_rooms(space);
     }
 
-    /// Writes all names as they are now. One thread does; others find it done.
+    /// Writes what changed. One thread does at a time.
     pub(super) fn checkpoint(&self) -> Result<(), TreeError> {
-        let _alone = match self.checkpointing.try_lock() {
-            Err(TryLockError::WouldBlock) => return Ok(()),
-            Err(TryLockError::Poisoned(held)) => held.into_inner(),
-            Ok(held) => held,
-        };
-        let (bytes, sequence) = {
-            let state = self.read();
-            (checkpoint::encode(&state.table, self.shape.id, state.tail.last), state.tail.last)
+        let mut manifest = locked(&self.manifest);
+        self.check_going()?;
+        let (layer, mut free, runs, sequence, next_inode, inodes) = {
+            let mut state = self.write();
+            let State { table, tail, space } = &mut *state;
+            let free = space.not_named(table.orphans_runs());
+            (table.freeze(), free, table.runs().clone(), tail.last, table.next_inode, table.inodes)
         };
         // It names contents, and these must be there before it is.
-        self.sync_to(sequence)?;
-        checkpoint::write(&*self.disk, &bytes)?;
-        self.checkpoint_bytes.store(bytes.len() as u64, Ordering::Relaxed);
+        let written = self.sync_to(sequence).and_then(|()| {
+            free.sort();
+            let checkpoint = Checkpoint { sequence, next_inode, inodes, layer: &layer, free };
+            checkpoint.write(&*self.disk, self.shape.id, &manifest, &runs)
+        });
+        drop(layer);
         let mut state = self.write();
-        let State { tail, space, .. } = &mut *state;
-        tail.checkpointed(sequence, space);
-        space.release(sequence);
-        Ok(())
+        let State { table, tail, space } = &mut *state;
+        match written {
+            Err(error) => {
+                table.thaw();
+                // The disk may have a manifest that names the files: others get other numbers.
+                manifest.next_number += 2;
+                Err(error)
+            }
+            Ok((next, run)) => {
+                table.written(run.into_iter().chain(runs.iter().cloned()).collect());
+                tail.checkpointed(sequence, space);
+                space.release(sequence);
+                *manifest = next;
+                Ok(())
+            }
+        }
+    }
+
+    /// Merges the runs that are due first, if any are. Checkpoints continue meanwhile.
+    fn merge(&self) -> Result<bool, TreeError> {
+        let (runs, range, number) = {
+            let mut manifest = locked(&self.manifest);
+            let runs = self.read().table.runs().clone();
+            let Some(range) = due(&runs) else { return Ok(false) };
+            manifest.next_number += 1;
+            (runs, range, manifest.next_number - 1)
+        };
+        let (disk, id) = (&*self.disk, self.shape.id);
+        let (merged, older) = (&runs[range.clone()], &runs[range.end..]);
+        let is_over = || self.is_closing.load(Ordering::Relaxed);
+        let one = match merge(disk, id, number, (merged, older), &is_over)? {
+            Merge::Run(run) => Some(run),
+            Merge::Nothing => None,
+            Merge::Stopped => return Ok(false),
+        };
+        let mut manifest = locked(&self.manifest);
+        let now = self.read().table.runs().clone();
+        let newer = &now[..now.len() - runs.len() + range.start];
+        let next: Vec<Arc<SortedRun>> = newer.iter().chain(&one).chain(older).cloned().collect();
+        let numbers = next.iter().map(|run| (run.number, run.level)).collect();
+        let next_manifest = Manifest { runs: numbers, ..manifest.clone() };
+        next_manifest.write(disk, id)?;
+        *manifest = next_manifest;
+        self.write().table.merged(next);
+        drop(manifest);
+        for run in merged {
+            remove(disk, &SortedRun::file_name(run.number))?;
+        }
+        Ok(true)
     }
 }

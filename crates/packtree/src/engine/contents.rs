@@ -6,27 +6,27 @@
 //! ```
 //!
 //! Always holds: bytes that a record names are never overwritten; appends to a file of many short pieces make them fewer.
-//! Not here: truncation, holes punched; the seam has neither.
+//! Not here: truncation and holes that are punched (`reshaping`).
 
 use std::sync::Arc;
 
 use files::Status;
 
-use super::{Engine, State};
+use super::Engine;
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, PIECE_BYTES_MAX, Piece, Record, blocks_of, crc, crc_of_both};
 use crate::space::Run;
-use crate::table::{Extent, Extents, Inode};
+use crate::table::{Content, Extent, Extents, Inode, Node};
 use crate::time::now;
 
 /// Most that one write takes; the rest is for the next.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Most pieces of one write, where space is in short runs.
-const PIECES_MAX: usize = 128;
+pub(super) const PIECES_MAX: usize = 128;
 /// A file with more pieces has the last ones put together when it is appended to.
 const PIECES_FEW: usize = 8;
-/// Longest file.
-const FILE_BYTES_MAX: u64 = 1 << 50;
+/// Longest file: 16 TiB. Its pieces are listed in one value of a run.
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 44;
 
 /// The piece read last through an open file.
 #[derive(Default)]
@@ -54,43 +54,54 @@ impl Engine {
         self.check_writable()?;
         let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
         let _stripe = self.stripe(inode);
-        let (start, plan) = {
-            let state = self.read();
-            let extents = state.table.extents(inode).ok_or(Status::STALE)?;
-            let start = offset.unwrap_or(extents.size());
-            if start.checked_add(bytes.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
-                return Err(Status::FBIG.into());
-            }
-            (start, plan(extents, start, bytes.len() as u64))
-        };
+        let node = self.file_node(inode)?;
+        let content = content_of(&node)?;
+        let start = offset.unwrap_or(content.size);
+        if start.checked_add(bytes.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(Status::FBIG.into());
+        }
+        let plan = plan(&content.extents, start, bytes.len() as u64);
         let (from, pieces, written) = match plan {
             Plan::Grow(extent, room) => match self.grow_piece(extent, &bytes[..room as usize])? {
                 Some(piece) => {
                     // The rest, if any, is the next call's.
                     (extent.offset, vec![piece], room as usize)
                 }
-                None => self.replace(inode, start, bytes, &self.folded(inode, start, bytes.len() as u64))?,
+                None => {
+                    self.replace(inode, start, bytes, &folded(&content.extents, start, bytes.len() as u64))?
+                }
             },
             Plan::Replace(old) => self.replace(inode, start, bytes, &old)?,
         };
+        // Otherwise the change would copy it.
+        drop(node);
         let record = Record::Write { time: now(), inode, offset: from, pieces };
-        match self.change(|state| state.commit_write(inode, &record)) {
-            Ok(()) => Ok((start, written)),
-            Err(refusal) => {
-                self.give_back(inode, &record, &refusal);
-                Err(refusal)
-            }
-        }
+        self.commit_contents(inode, &record)?;
+        Ok((start, written))
     }
 
-    /// Frees the pieces of a record that was refused. Of a piece that grew, the blocks stay unused until the next opening.
-    fn give_back(&self, inode: Inode, record: &Record, refusal: &Refusal) {
-        let (Refusal::Status(_), Record::Write { pieces, .. }) = (refusal, record) else { return };
-        let mut state = self.write();
-        let State { table, space, .. } = &mut *state;
-        let named = table.extents(inode).map_or(&[][..], Extents::all);
-        let is_new = |piece: &&Piece| named.iter().all(|extent| extent.piece.block != piece.block);
-        pieces.iter().filter(is_new).for_each(|piece| space.unused(piece.run()));
+    /// Of a file.
+    pub(crate) fn size_of(&self, inode: Inode) -> Result<u64, Refusal> {
+        Ok(content_of(&*self.file_node(inode)?)?.size)
+    }
+
+    pub(super) fn file_node(&self, inode: Inode) -> Result<Arc<Node>, Refusal> {
+        self.look(|state| state.table.node(inode)?.ok_or(Status::STALE.into()))
+    }
+
+    /// Journals a change of contents whose stripe is held. When it is refused, its new pieces are free again.
+    pub(super) fn commit_contents(&self, inode: Inode, record: &Record) -> Result<(), Refusal> {
+        let committed = self.change(|state| state.commit_to(inode, record));
+        if let Err(Refusal::Status(_) | Refusal::Dangling(_)) = committed {
+            let node = self.file_node(inode);
+            let named = node.as_ref().ok().and_then(|node| node.content());
+            let named = named.map_or(&[][..], |content| content.extents.all());
+            // Of a piece that grew, the blocks stay unused until the next opening.
+            let is_new = |piece: &&Piece| named.iter().all(|extent| extent.piece.block != piece.block);
+            let mut state = self.write();
+            record.pieces().filter(is_new).for_each(|piece| state.space.unused(piece.run()));
+        }
+        committed
     }
 
     /// Writes behind a piece where it is; `None` when the blocks there are not free.
@@ -110,25 +121,6 @@ impl Engine {
     fn write_contents(&self, bytes: &[u8], offset: u64) -> Result<(), Refusal> {
         self.check_going()?;
         self.stopping(self.file.write_at(bytes, offset)).map_err(Refusal::from)
-    }
-
-    /// The last extents that an append at `start` puts together with itself, so that their number stays small.
-    fn folded(&self, inode: Inode, start: u64, length: u64) -> Vec<Extent> {
-        let state = self.read();
-        let Some(extents) = state.table.extents(inode) else { return Vec::new() };
-        let all = extents.all();
-        let mut first = all.len();
-        let mut bytes = length;
-        let mut from = start;
-        while first > 0 && all.len() - first < PIECES_MAX && all.len() > PIECES_FEW {
-            let extent = &all[first - 1];
-            let own = u64::from(extent.piece.bytes);
-            if extent.end() != from || own > bytes || own + bytes > PIECE_BYTES_MAX {
-                break;
-            }
-            (first, bytes, from) = (first - 1, bytes + own, extent.offset);
-        }
-        all[first..].to_vec()
     }
 
     /// Writes new pieces for the range of `old` and of `bytes` at `start`. Returns where they begin, the pieces, and how many of `bytes`
@@ -157,6 +149,11 @@ impl Engine {
             whole[at..at + bytes.len()].copy_from_slice(bytes);
             &whole[..]
         };
+        Ok((from, self.write_pieces(content)?, bytes.len()))
+    }
+
+    /// Writes bytes to new pieces. After an error none is in use.
+    pub(super) fn write_pieces(&self, content: &[u8]) -> Result<Vec<Piece>, Refusal> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut done = 0;
         while done < content.len() {
@@ -179,7 +176,7 @@ impl Engine {
                 }
             }
         }
-        Ok((from, pieces, bytes.len()))
+        Ok(pieces)
     }
 
     /// Blocks for up to this many bytes.
@@ -213,13 +210,11 @@ impl Engine {
         cached: &mut Cached,
     ) -> Result<usize, Refusal> {
         loop {
-            let (size, extent, hole_end) = {
-                let state = self.read();
-                let extents = state.table.extents(inode).ok_or(Status::STALE)?;
-                let end = offset.saturating_add(into.len() as u64);
-                let first = extents.within(offset, end).first().copied();
-                (extents.size(), first, end.min(first.map_or(end, |first| first.offset)))
-            };
+            let node = self.file_node(inode)?;
+            let content = content_of(&node)?;
+            let end = offset.saturating_add(into.len() as u64);
+            let extent = content.extents.within(offset, end).first().copied();
+            let (size, hole_end) = (content.size, end.min(extent.map_or(end, |first| first.offset)));
             if offset >= size || into.is_empty() {
                 return Ok(0);
             }
@@ -253,9 +248,9 @@ impl Engine {
     }
 
     fn is_replaced(&self, inode: Inode, extent: &Extent) -> bool {
-        let state = self.read();
-        let extents = state.table.extents(inode).map_or(&[][..], Extents::all);
-        !extents.contains(extent)
+        let node = self.file_node(inode);
+        let content = node.as_ref().ok().and_then(|node| node.content());
+        !content.is_some_and(|content| content.extents.all().contains(extent))
     }
 
     /// Reads a whole piece and compares its checksum.
@@ -281,6 +276,27 @@ fn plan(extents: &Extents, start: u64, length: u64) -> Plan {
         }
         _ => Plan::Replace(Vec::new()),
     }
+}
+
+/// The last extents that an append at `start` puts together with itself, so that their number stays small.
+fn folded(extents: &Extents, start: u64, length: u64) -> Vec<Extent> {
+    let all = extents.all();
+    let mut first = all.len();
+    let mut bytes = length;
+    let mut from = start;
+    while first > 0 && all.len() - first < PIECES_MAX && all.len() > PIECES_FEW {
+        let extent = &all[first - 1];
+        let own = u64::from(extent.piece.bytes);
+        if extent.end() != from || own > bytes || own + bytes > PIECE_BYTES_MAX {
+            break;
+        }
+        (first, bytes, from) = (first - 1, bytes + own, extent.offset);
+    }
+    all[first..].to_vec()
+}
+
+fn content_of(node: &Node) -> Result<&Content, Refusal> {
+    node.content().ok_or(Status::STALE.into())
 }
 
 /// A piece that is only read to be compared, as `check` does.

@@ -66,8 +66,8 @@ impl OpenFile for TreeFile {
     }
 
     fn seek_end(&mut self) -> Result<u64, FsError> {
-        let size = self.tree.engine.read().table.extents(self.inode).map(|extents| extents.size());
-        self.cursor = size.ok_or_else(|| self.failed(FsOp::Seek, Status::STALE))?;
+        let size = self.tree.engine.size_of(self.inode);
+        self.cursor = size.map_err(|refusal| self.failed(FsOp::Seek, refusal))?;
         Ok(self.cursor)
     }
 

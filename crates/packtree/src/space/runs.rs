@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub start: u64,
     pub blocks: u64,
@@ -110,6 +110,37 @@ impl FreeRuns {
         }
     }
 
+    /// Exactly this run, wherever in a free one it is; `false` when a part of it is not free.
+    pub(crate) fn take_inside(&mut self, wanted: Run) -> bool {
+        debug_assert!(self.current.is_none(), "for openings only");
+        let Some((&start, &blocks)) = self.by_start.range(..=wanted.start).next_back() else { return false };
+        let end = start + blocks;
+        if end < wanted.end() {
+            return false;
+        }
+        self.remove(start, blocks);
+        if start < wanted.start {
+            self.insert(Run { start, blocks: wanted.start - start });
+        }
+        if wanted.end() < end {
+            self.insert(Run { start: wanted.end(), blocks: end - wanted.end() });
+        }
+        self.blocks -= wanted.blocks;
+        true
+    }
+
+    /// Whether any block of a run is free.
+    pub(crate) fn has_some_of(&self, run: Run) -> bool {
+        let before = self.by_start.range(..run.end()).next_back();
+        before.is_some_and(|(start, blocks)| start + blocks > run.start)
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Run> + '_ {
+        let kept = self.by_start.iter().map(|(&start, &blocks)| Run { start, blocks });
+        kept.chain(self.current)
+    }
+
     fn insert(&mut self, run: Run) {
         self.by_start.insert(run.start, run.blocks);
         self.by_length.insert((run.blocks, run.start));
@@ -137,6 +168,22 @@ mod tests {
         assert_eq!(free.take(30, 30), None);
         assert_eq!(free.take(30, 10), Some(Run { start: 105, blocks: 10 }));
         assert_eq!((free.take(1, 1), free.blocks()), (None, 0));
+    }
+
+    #[test]
+    fn a_run_is_taken_from_inside_a_free_one_whole_or_not_at_all() {
+        let mut free = FreeRuns::default();
+        free.add(Run { start: 10, blocks: 10 });
+        let run = |start, blocks| Run { start, blocks };
+        assert!(
+            !free.take_inside(run(9, 2)) && !free.take_inside(run(19, 2)) && !free.take_inside(run(5, 1))
+        );
+        assert!(free.take_inside(run(12, 3)) && free.blocks() == 7);
+        assert_eq!(free.all().collect::<Vec<_>>(), [run(10, 2), run(15, 5)]);
+        assert!(
+            free.has_some_of(run(14, 2)) && !free.has_some_of(run(12, 3)) && !free.has_some_of(run(20, 9))
+        );
+        assert!(free.take_inside(run(10, 2)) && free.take_inside(run(15, 5)) && free.blocks() == 0);
     }
 
     #[test]

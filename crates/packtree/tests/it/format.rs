@@ -1,21 +1,25 @@
-//! The layout on disk: a tree that version 1 wrote still opens, with all that was in it.
+//! The layout on disk: trees that versions 1 and 2 wrote still open, with all that was in them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use files::FileSystem;
 use packtree::{PackTree, TreeOptions, check};
+use tempfile::TempDir;
+use testkit::SimulatedDisk;
 
-use crate::scenario::{There, all, append, disk, opened, pattern, scratch, write};
+use crate::scenario::{SMALL, There, all, append, disk, opened, pattern, scratch, write};
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tree-v1");
-const FILES: [&str; 4] = ["clean", "names", "space", "tree"];
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/tree-v{version}"))
+}
 
 /// Makes what is in `testdata`; see the README there.
 fn made(directory: &Path) {
-    let options = TreeOptions { segment_bytes: 32 << 10, journal_bytes: 8 << 10, flush_every: None };
+    let options = TreeOptions { segment_bytes: 32 << 10, journal_bytes: 8 << 10, ..SMALL };
     let disk = disk::LocalDisk::open(directory).unwrap();
     PackTree::create(&disk, &options).unwrap();
-    let tree = opened(std::sync::Arc::new(disk));
+    let tree = opened(Arc::new(disk));
     tree.mkdir(Path::new("news")).unwrap();
     write(&tree, "news/1", &pattern(5000, 1));
     tree.link(Path::new("news/1"), Path::new("news/cross-post")).unwrap();
@@ -34,26 +38,25 @@ fn made(directory: &Path) {
     tree.close().unwrap();
 }
 
-#[test]
-fn a_tree_that_version_1_wrote_opens_with_all_that_was_in_it() {
-    if std::env::var_os("UPDATE_FIXTURES").is_some() {
-        for name in FILES {
-            let _ = std::fs::remove_file(Path::new(FIXTURE).join(name));
-        }
-        let scratch = scratch();
-        made(scratch.path());
-        for name in FILES {
-            std::fs::copy(scratch.path().join(name), Path::new(FIXTURE).join(name)).unwrap();
-        }
-    }
+/// A copy of a fixture.
+fn copied(version: u32) -> TempDir {
     let scratch = scratch();
-    for name in FILES {
-        std::fs::copy(Path::new(FIXTURE).join(name), scratch.path().join(name)).unwrap();
+    copy(&fixture(version), scratch.path());
+    scratch
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "lock" {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
     }
-    assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, []);
-    let tree = opened(disk(&scratch));
+}
+
+fn has_all(tree: &PackTree) {
     assert_eq!(tree.faults(), []);
-    let found = all(&tree);
+    let found = all(tree);
     let names: Vec<_> = found.keys().map(String::as_str).collect();
     assert_eq!(names, ["empty", "newest", "one", "spool", "spool/1", "spool/cross-post", "two"]);
     let There::File { inode, links: 2, bytes, .. } = &found["spool/1"] else { panic!("{found:?}") };
@@ -61,5 +64,72 @@ fn a_tree_that_version_1_wrote_opens_with_all_that_was_in_it() {
     assert_eq!(*inode, 3);
     assert_eq!(found["newest"], There::Symlink("news/1".to_owned()));
     assert!(matches!(&found["two"], There::Symlink(text) if text.len() == 4000));
+}
+
+#[test]
+fn a_tree_that_version_1_wrote_opens_with_all_that_was_in_it() {
+    let scratch = copied(1);
+    let before = check(&*disk(&scratch), |_, _| ()).unwrap();
+    assert_eq!(before.faults, []);
+    assert!(scratch.path().join("names").exists(), "a check changes nothing");
+    let tree = opened(disk(&scratch));
+    has_all(&tree);
+    let found = all(&tree);
     write(&tree, "later", b"it takes more");
+    tree.close().unwrap();
+    // It is one of version 2 now.
+    assert!(!scratch.path().join("names").exists() && scratch.path().join("manifest").exists());
+    let after = check(&*disk(&scratch), |_, _| ()).unwrap();
+    assert_eq!((after.faults, after.files, after.unaccounted_bytes), (vec![], before.files + 1, 0));
+    let tree = opened(disk(&scratch));
+    tree.unlink(Path::new("later")).unwrap();
+    assert_eq!(all(&tree), found);
+}
+
+#[test]
+fn a_tree_that_version_2_wrote_opens_with_all_that_was_in_it() {
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        let _ = std::fs::remove_dir_all(fixture(2));
+        std::fs::create_dir(fixture(2)).unwrap();
+        let scratch = scratch();
+        made(scratch.path());
+        copy(scratch.path(), &fixture(2));
+    }
+    let scratch = copied(2);
+    assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, []);
+    let tree = opened(disk(&scratch));
+    has_all(&tree);
+    write(&tree, "later", b"it takes more");
+}
+
+/// What an upgrade that loses power at each of its operations leaves.
+#[test]
+fn an_upgrade_that_is_cut_off_anywhere_leaves_a_tree_with_everything() {
+    let whole = SimulatedDisk::new("machine");
+    for name in ["clean", "names", "space", "tree"] {
+        let bytes = std::fs::read(fixture(1).join(name)).unwrap();
+        let file = disk::Disk::open(&whole, name, disk::DiskOpen::New).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+    }
+    disk::Disk::sync_names(&whole).unwrap();
+    let wanted = all(&opened(Arc::new(whole.process_end())));
+    let mut operation = 0;
+    loop {
+        let machine = whole.process_end();
+        machine.stop_at(machine.operations() + operation);
+        let is_opened = PackTree::open(Arc::new(machine.clone()), &SMALL, "pack:test").is_ok();
+        for (seed, is_killed) in [(operation, false), (operation ^ 99, false), (0, true)] {
+            let after = if is_killed { machine.process_end() } else { machine.power_cut(seed) };
+            assert_eq!(check(&after.process_end(), |_, _| ()).unwrap().faults, [], "operation {operation}");
+            let tree = opened(Arc::new(after));
+            assert_eq!(tree.faults(), [], "operation {operation}");
+            assert!(all(&tree) == wanted, "operation {operation}");
+        }
+        if is_opened {
+            break;
+        }
+        operation += 1;
+    }
+    assert!(operation > 12, "an upgrade of {operation} operations");
 }

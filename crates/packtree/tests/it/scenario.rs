@@ -10,8 +10,12 @@ use packtree::{PackTree, TreeOptions};
 use tempfile::TempDir;
 
 /// Small segments, so that rooms are entered, freed and used again; nothing happens by itself.
-pub const SMALL: TreeOptions =
-    TreeOptions { segment_bytes: 128 << 10, journal_bytes: 8 << 10, flush_every: None };
+pub const SMALL: TreeOptions = TreeOptions {
+    segment_bytes: 128 << 10,
+    journal_bytes: 8 << 10,
+    flush_every: None,
+    cache_bytes: 96 << 10,
+};
 
 pub fn scratch() -> TempDir {
     let shm = Path::new("/dev/shm");
@@ -29,6 +33,15 @@ pub fn opened(disk: Arc<dyn Disk>) -> PackTree {
 pub fn made(disk: Arc<dyn Disk>) -> PackTree {
     PackTree::create(&*disk, &SMALL).unwrap();
     opened(disk)
+}
+
+/// Files that hold names and inodes: runs, their list, and the list of free blocks.
+pub fn files_of_names(disk: &dyn Disk) -> Vec<String> {
+    let is_one =
+        |name: &String| ["names-", "free-"].iter().any(|start| name.starts_with(start)) || name == "manifest";
+    let mut names: Vec<String> = disk.names().unwrap().into_iter().filter(is_one).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Bytes that differ by seed, and at every place.
@@ -79,6 +92,7 @@ pub fn read(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
 pub enum There {
     Directory,
     Symlink(String),
+    Special(FileKind),
     File { inode: u64, links: u32, mtime: (u32, u32), bytes: Vec<u8> },
 }
 
@@ -103,12 +117,13 @@ fn collect(fs: &dyn FileSystem, directory: &str, found: &mut BTreeMap<String, Th
                 There::Directory
             }
             FileKind::Symlink => There::Symlink(fs.readlink(Path::new(&path)).unwrap().display().to_string()),
-            _ => There::File {
+            FileKind::Regular => There::File {
                 inode: stat.fileid,
                 links: stat.links,
                 mtime: (stat.mtime.s, stat.mtime.ns),
                 bytes: read(fs, &path),
             },
+            kind => There::Special(kind),
         };
         found.insert(path, there);
     }
