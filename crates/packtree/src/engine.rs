@@ -17,6 +17,7 @@
 mod checkpointing;
 mod contents;
 mod looking;
+mod reshaping;
 mod workers;
 
 use std::io::ErrorKind;

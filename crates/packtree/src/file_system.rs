@@ -19,6 +19,7 @@ use files::{
 use crate::engine::{Engine, State};
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, NodeKind, Owner, Record};
+use crate::nodes::TreeNodes;
 use crate::opening;
 use crate::options::TreeOptions;
 use crate::replay::TreeFault;
@@ -101,6 +102,11 @@ impl PackTree {
     /// What is damaged, as far as opening noticed. If anything is, the tree can only be read.
     pub fn faults(&self) -> &[TreeFault] {
         &self.tree.faults
+    }
+
+    /// The tree by inode numbers, with all attributes, from its root.
+    pub fn nodes(&self) -> TreeNodes {
+        TreeNodes::new(self.tree.clone())
     }
 
     /// Syncs of the disk since it was opened, for all who asked together.

@@ -1,4 +1,4 @@
-//! A tree of files in few files: names in a journal and in sorted runs, contents as checksummed pieces; behind the seam `FileSystem`.
+//! A tree of files in few files: names in a journal and in sorted runs, contents as checksummed pieces; behind the seam `FileSystem`, and by inode number.
 //!
 //! ```text
 //! FileSystem call --> PackTree --> Engine: table (changes in memory over sorted runs `names-N`)
@@ -33,6 +33,7 @@ mod file_system;
 mod format;
 mod journal;
 mod names;
+mod nodes;
 mod opening;
 mod options;
 mod replay;
@@ -44,6 +45,10 @@ mod version1;
 pub use check::{TreeReport, check};
 pub use error::TreeError;
 pub use file_system::PackTree;
+pub use nodes::{
+    NewKind, NewNode, NodeAttributes, NodeEntry, NodeError, OpenNode, RenameHow, SetAttributes, TreeNodes,
+    XattrHow,
+};
 pub use opening::is_tree;
 pub use options::TreeOptions;
 pub use replay::TreeFault;

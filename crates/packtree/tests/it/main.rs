@@ -5,5 +5,6 @@ mod damage;
 mod file_system;
 mod format;
 mod full;
+mod nodes;
 mod scenario;
 mod threads;

@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use files::{Access, FileSystem, FsError, OpenFile, SyncScope};
+use files::{Access, FileSystem, FsError, FsOp, OpenFile, Status, SyncScope};
+use packtree::{NewKind, NewNode, NodeError, PackTree, RenameHow, SetAttributes, TreeNodes, XattrHow};
 
-use super::model::{Item, Model, Moment};
+use super::model::{Item, Model, Moment, XATTR};
 use crate::scenario::{mixed, pattern};
 
 /// Plays calls until one fails.
 pub struct Player<'a> {
-    tree: &'a dyn FileSystem,
+    tree: &'a PackTree,
     model: &'a mut Model,
     drawn: u64,
     next_file: u64,
@@ -19,7 +20,7 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub fn new(tree: &'a dyn FileSystem, model: &'a mut Model, seed: u64) -> Self {
+    pub fn new(tree: &'a PackTree, model: &'a mut Model, seed: u64) -> Self {
         let next_file = model.now().files.keys().max().map_or(1, |last| last + 1);
         Self { tree, model, drawn: seed, next_file, open: Vec::new() }
     }
@@ -37,7 +38,7 @@ impl<'a> Player<'a> {
     fn call<T>(
         &mut self,
         next: Moment,
-        call: impl FnOnce(&dyn FileSystem) -> Result<T, FsError>,
+        call: impl FnOnce(&PackTree) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         self.model.begin(next);
         let value = call(self.tree)?;
@@ -69,8 +70,89 @@ impl<'a> Player<'a> {
     }
 
     fn step(&mut self) -> Result<(), FsError> {
+        match self.draw(26) {
+            kind @ 0..20 => self.step_by_path(kind),
+            20 | 21 => self.reshape(),
+            22 => self.set(),
+            23 => self.set_xattr(),
+            24 => self.exchange(),
+            _ => {
+                let mut next = self.model.now().clone();
+                let name = format!("n{}", self.draw(12));
+                if next.names.insert(name.clone(), Item::Fifo).is_some() {
+                    return Ok(());
+                }
+                let new = NewNode { kind: NewKind::Fifo, mode: 0o600, uid: 1, gid: 2 };
+                let made = |tree: &PackTree| tree.nodes().make(TreeNodes::ROOT, name.as_bytes(), &new);
+                self.call(next, |tree| made(tree).map(drop).map_err(failed))
+            }
+        }
+    }
+
+    /// A file with a name, and its inode.
+    fn some_file(&mut self) -> Result<Option<(u64, u64)>, FsError> {
+        let Some(path) = self.one_of(|item| matches!(item, Item::File(_))) else { return Ok(None) };
+        let Item::File(file) = self.model.now().names[&path] else { unreachable!("it is a file") };
+        Ok(Some((file, self.tree.stat(Path::new(&path))?.fileid)))
+    }
+
+    /// Cuts a file or makes it longer, or makes a hole in it.
+    fn reshape(&mut self) -> Result<(), FsError> {
+        let Some((file, inode)) = self.some_file()? else { return Ok(()) };
         let mut next = self.model.now().clone();
-        match self.draw(20) {
+        let bytes = Rc::make_mut(next.files.get_mut(&file).expect("it has a name"));
+        let at = self.draw(bytes.len() as u64 + 800) as usize;
+        if self.draw(2) == 0 {
+            bytes.resize(at, 0);
+            let set = SetAttributes { size: Some(at as u64), ..SetAttributes::default() };
+            return self.call(next, |tree| tree.nodes().set(inode, &set).map(drop).map_err(failed));
+        }
+        let length = self.draw(3000) as usize;
+        let end = bytes.len().min(at + length);
+        bytes[at.min(end)..end].fill(0);
+        self.call(next, |tree| tree.nodes().punch_hole(inode, at as u64, length as u64).map_err(failed))
+    }
+
+    fn set(&mut self) -> Result<(), FsError> {
+        let Some((file, inode)) = self.some_file()? else { return Ok(()) };
+        let mut next = self.model.now().clone();
+        let (mode, uid, atime) = (self.draw(0o10000) as u16, self.draw(1 << 32) as u32, self.drawn as i64);
+        next.sets.entry(file).or_default().attributes = Some((mode, uid, atime));
+        let (mode, uid, atime_ns) = (Some(mode), Some(uid), Some(atime));
+        let set = SetAttributes { mode, uid, atime_ns, ..SetAttributes::default() };
+        self.call(next, |tree| tree.nodes().set(inode, &set).map(drop).map_err(failed))
+    }
+
+    fn set_xattr(&mut self) -> Result<(), FsError> {
+        let Some((file, inode)) = self.some_file()? else { return Ok(()) };
+        let mut next = self.model.now().clone();
+        let value = &mut next.sets.entry(file).or_default().xattr;
+        if value.take().is_some() && self.draw(2) == 0 {
+            return self.call(next, |tree| tree.nodes().remove_xattr(inode, XATTR).map_err(failed));
+        }
+        let bytes = pattern(self.draw(4097) as usize, self.drawn);
+        next.sets.entry(file).or_default().xattr = Some(bytes.clone());
+        let set = |tree: &PackTree| tree.nodes().set_xattr(inode, XATTR, &bytes, XattrHow::Set);
+        self.call(next, |tree| set(tree).map_err(failed))
+    }
+
+    /// Exchanges two names of the root.
+    fn exchange(&mut self) -> Result<(), FsError> {
+        let mut next = self.model.now().clone();
+        let (one, other) = (format!("n{}", self.draw(12)), format!("n{}", self.draw(12)));
+        if one == other || !next.names.contains_key(&one) || !next.names.contains_key(&other) {
+            return Ok(());
+        }
+        for (from, to) in [(&*one, "\0"), (&other, &one), ("\0", &other)] {
+            next.rename(from, to);
+        }
+        let (from, to) = ((TreeNodes::ROOT, one.as_bytes()), (TreeNodes::ROOT, other.as_bytes()));
+        self.call(next, |tree| tree.nodes().rename(from, to, RenameHow::Exchange).map_err(failed))
+    }
+
+    fn step_by_path(&mut self, kind: u64) -> Result<(), FsError> {
+        let mut next = self.model.now().clone();
+        match kind {
             0..4 => self.create(next),
             4..7 => self.write(next),
             7 => self.replace(),
@@ -220,6 +302,14 @@ impl<'a> Player<'a> {
         self.model.safe();
         Ok(())
     }
+}
+
+fn failed(error: NodeError) -> FsError {
+    let status = match error {
+        NodeError::Status(status) => status,
+        _ => Status::IO,
+    };
+    FsError::Failed { op: FsOp::Write, path: error.to_string().into(), status, source: None }
 }
 
 fn put(into: &mut Vec<u8>, offset: usize, bytes: &[u8]) {

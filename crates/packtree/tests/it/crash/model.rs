@@ -7,16 +7,29 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use files::FileSystem;
+use files::FileKind;
+use packtree::PackTree;
 
 use crate::scenario::{There, all};
+
+/// The extended attribute that is set.
+pub const XATTR: &[u8] = b"user.crumb";
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Directory,
     Symlink(String),
+    Fifo,
     File(u64),
+}
+
+/// What was set of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// Mode, user and time of access.
+    pub attributes: Option<(u16, u32, i64)>,
+    pub xattr: Option<Vec<u8>>,
 }
 
 /// One moment.
@@ -24,6 +37,28 @@ pub enum Item {
 pub struct Moment {
     pub names: BTreeMap<String, Item>,
     pub files: BTreeMap<u64, Rc<Vec<u8>>>,
+    pub sets: BTreeMap<u64, Set>,
+}
+
+/// What a tree has: every path, and what is set of each file.
+struct Found {
+    paths: BTreeMap<String, There>,
+    sets: BTreeMap<String, Set>,
+}
+
+impl Found {
+    fn of(tree: &PackTree) -> Self {
+        let (paths, nodes) = (all(tree), tree.nodes());
+        let mut sets = BTreeMap::new();
+        for (path, there) in &paths {
+            let There::File { inode, .. } = there else { continue };
+            let found = nodes.attributes(*inode).expect("listed");
+            let xattr = nodes.xattr(*inode, XATTR).ok().map(Vec::from);
+            let attributes = Some((found.mode, found.uid, found.atime_ns));
+            sets.insert(path.clone(), Set { attributes, xattr });
+        }
+        Self { paths, sets }
+    }
 }
 
 impl Moment {
@@ -36,7 +71,10 @@ impl Moment {
     pub fn forget(&mut self) {
         let named = |file: &u64| self.names.values().any(|item| *item == Item::File(*file));
         let gone: Vec<u64> = self.files.keys().filter(|file| !named(file)).copied().collect();
-        gone.iter().for_each(|file| drop(self.files.remove(file)));
+        for file in gone {
+            self.files.remove(&file);
+            self.sets.remove(&file);
+        }
     }
 
     /// Renames, with all that is below.
@@ -51,16 +89,22 @@ impl Moment {
         self.forget();
     }
 
-    fn is(&self, found: &BTreeMap<String, There>) -> bool {
-        let same = |path: &str, item: &Item| match (item, found.get(path)) {
+    fn is(&self, found: &Found) -> bool {
+        let same = |path: &str, item: &Item| match (item, found.paths.get(path)) {
             (Item::Directory, Some(There::Directory)) => true,
+            (Item::Fifo, Some(There::Special(FileKind::Fifo))) => true,
             (Item::Symlink(text), Some(There::Symlink(found))) => text == found,
             (Item::File(file), Some(There::File { links, bytes, .. })) => {
-                *links as usize == self.links(*file) && *bytes == **self.files[file]
+                let set = self.sets.get(file).cloned().unwrap_or_default();
+                let is = &found.sets[path];
+                *links as usize == self.links(*file)
+                    && *bytes == **self.files[file]
+                    && set.xattr == is.xattr
+                    && (set.attributes.is_none() || set.attributes == is.attributes)
             }
             _ => false,
         };
-        self.names.len() == found.len() && self.names.iter().all(|(path, item)| same(path, item))
+        self.names.len() == found.paths.len() && self.names.iter().all(|(path, item)| same(path, item))
     }
 }
 
@@ -97,12 +141,12 @@ impl Model {
     }
 
     /// Compares, and continues from what was found. `killed`: nothing acknowledged may be missing.
-    pub fn compare(&mut self, tree: &dyn FileSystem, killed: bool, when: &str) {
-        let found = all(tree);
+    pub fn compare(&mut self, tree: &PackTree, killed: bool, when: &str) {
+        let found = Found::of(tree);
         let first = if killed { self.moments.len() - 1 } else { 0 };
         let mut allowed = self.moments[first..].iter().chain(&self.under_way);
         let Some(moment) = allowed.find(|moment| moment.is(&found)).cloned() else {
-            let names: Vec<_> = found.keys().collect();
+            let names: Vec<_> = found.paths.keys().collect();
             let older = self.moments[..first].iter().rposition(|moment| moment.is(&found));
             panic!(
                 "{when}: the tree is as at none of {} moments (an older one: {older:?}); it has {names:?}, the last has {:?}",
