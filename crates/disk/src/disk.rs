@@ -62,6 +62,24 @@ pub trait Disk: Send + Sync {
     /// When the lock file cannot be made.
     fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError>;
 
+    /// Locks the directory itself, beside [`Disk::lock`]: a lock that removing or replacing a file cannot undo. Writes nothing.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    fn lock_directory(&self, sharing: Sharing) -> Result<Locking, DiskError> {
+        let _ = sharing;
+        Ok(Locking::Unavailable)
+    }
+
+    /// Keeps those out who hold `name` by [`Disk::lock`], and lets other readers in. Makes no file: it works on read-only media, and
+    /// without the right to write.
+    ///
+    /// # Errors
+    /// When something that is no file is in the place of `name`.
+    fn lock_shared(&self, name: &str) -> Result<Locking, DiskError> {
+        Ok(self.lock(name)?.map_or(Locking::Busy, Locking::Held))
+    }
+
     /// Bytes of the file system that hold the directory, and how many of them are free for us.
     ///
     /// # Errors
@@ -141,13 +159,50 @@ pub struct DiskRoom {
     pub free_bytes: u64,
 }
 
+/// Who else may hold a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// No one.
+    Alone,
+    /// Others that share it.
+    Shared,
+}
+
+/// What came of a lock that the storage may lack.
+#[derive(Debug)]
+pub enum Locking {
+    /// This process has it.
+    Held(DiskLock),
+    /// Another process has it.
+    Busy,
+    /// This storage has no such lock, or this user may not take it.
+    Unavailable,
+}
+
 /// The hold on a directory; let go when dropped, or when the process ends in any way.
-pub struct DiskLock(#[expect(dead_code, reason = "held, never looked at")] Box<dyn Send + Sync>);
+pub struct DiskLock {
+    #[expect(dead_code, reason = "held, never looked at")]
+    held: Box<dyn Send + Sync>,
+    in_place: Box<dyn Fn() -> bool + Send + Sync>,
+}
 
 impl DiskLock {
     /// A hold that ends when `held` is dropped.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
-        Self(Box::new(held))
+        Self::watched(held, || true)
+    }
+
+    /// As [`DiskLock::new`], with how to find out whether the locked file still has its name.
+    pub fn watched(
+        held: impl Send + Sync + 'static,
+        in_place: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { held: Box::new(held), in_place: Box::new(in_place) }
+    }
+
+    /// Whether the next process that locks by this name would find this lock. Not so once the file was removed or replaced.
+    pub fn is_in_place(&self) -> bool {
+        (self.in_place)()
     }
 }
 

@@ -14,7 +14,7 @@ mod local_disk;
 #[cfg(any(test, feature = "simulated"))]
 mod simulated_disk;
 
-pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
-pub use local_disk::{LocalDisk, open_regular};
+pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom, Locking, Sharing};
+pub use local_disk::{LocalDisk, give_to_owner, open_regular};
 #[cfg(any(test, feature = "simulated"))]
 pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};

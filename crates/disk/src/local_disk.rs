@@ -1,23 +1,27 @@
 //! [`Disk`] on a directory of a local file system, by pread, pwrite, fdatasync and fallocate.
 //!
 //! Always holds: no name leads out of the directory, nor does a symbolic link in it; a file's length is made durable with
-//! its bytes; a file that is made is its owner's alone.
+//! its bytes; a file that is made is its owner's alone; one that root makes in another user's directory is that user's.
 //! Not here: O_DIRECT, queues: the engine's threads are the queue.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use rustix::fs::{FallocateFlags, Gid, OFlags, Uid, fallocate, fchown, statvfs};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
+use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom, Locking, Sharing};
 
 /// Mode of files that are made: what is stored may be a mail, or one user's page.
 const FILE_MODE: u32 = 0o600;
+
+/// Times that a lock file is opened again because it was removed meanwhile.
+const LOCK_ATTEMPTS: usize = 16;
 
 /// A directory as a [`Disk`].
 #[derive(Debug)]
@@ -41,6 +45,22 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     Ok(file)
 }
 
+/// Gives a file that root made to the owner of its directory, who could not open it otherwise.
+///
+/// # Errors
+/// What fstat(2) and fchown(2) know.
+pub fn give_to_owner(directory: &Path, file: &File) -> io::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let (directory, made) = (directory.metadata()?, file.metadata()?);
+    if directory.uid() != 0 && made.uid() == 0 {
+        let (user, group) = (Uid::from_raw(directory.uid()), Gid::from_raw(directory.gid()));
+        fchown(file, Some(user), Some(group))?;
+    }
+    Ok(())
+}
+
 impl LocalDisk {
     /// The directory at `root`, which is there.
     ///
@@ -59,6 +79,15 @@ impl LocalDisk {
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The user that the directory belongs to.
+    ///
+    /// # Errors
+    /// When the directory is gone.
+    pub fn owner(&self) -> Result<u32, DiskError> {
+        let found = self.root.metadata().map_err(|error| self.error("stat", ".", error))?;
+        Ok(found.uid())
     }
 
     fn error(&self, operation: &'static str, name: &str, source: io::Error) -> DiskError {
@@ -80,6 +109,9 @@ impl Disk for LocalDisk {
         options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New);
         options.mode(FILE_MODE);
         let file = open_regular(&mut options, &path).map_err(|error| self.error("open", name, error))?;
+        if how == DiskOpen::New {
+            give_to_owner(&self.root, &file).map_err(|error| self.error("chown", name, error))?;
+        }
         Ok(Arc::new(LocalDiskFile { place: self.place(), name: name.to_owned(), file }))
     }
 
@@ -138,12 +170,40 @@ impl Disk for LocalDisk {
         let path = self.path("lock", name)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(FILE_MODE);
-        let file = open_regular(&mut options, &path);
-        let file = file.map_err(|error| self.error("lock", name, error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(DiskLock::new(Held(file)))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(self.error("lock", name, error)),
+        // Another process may remove the file between its opening and its locking: then the lock keeps no one out.
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = open_regular(&mut options, &path);
+            let file = file.map_err(|error| self.error("lock", name, error))?;
+            give_to_owner(&self.root, &file).map_err(|error| self.error("lock", name, error))?;
+            match file.try_lock() {
+                Ok(()) => {
+                    let lock = watched(file, &path).map_err(|error| self.error("lock", name, error))?;
+                    if lock.is_in_place() {
+                        return Ok(Some(lock));
+                    }
+                }
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(self.error("lock", name, error)),
+            }
+        }
+        Err(self.error("lock", name, io::Error::other("the file is removed or replaced again and again")))
+    }
+
+    fn lock_directory(&self, sharing: Sharing) -> Result<Locking, DiskError> {
+        let directory = File::open(&self.root).map_err(|error| self.error("lock", ".", error))?;
+        self.try_locking(directory, ".", sharing)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Locking, DiskError> {
+        let path = self.path("lock", name)?;
+        match open_regular(OpenOptions::new().read(true), &path) {
+            Ok(file) => self.try_locking(file, name, Sharing::Shared),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                Ok(Locking::Unavailable)
+            }
+            Err(error) => Err(self.error("lock", name, error)),
         }
     }
 
@@ -156,6 +216,38 @@ impl Disk for LocalDisk {
     fn place(&self) -> String {
         self.root.display().to_string()
     }
+}
+
+impl LocalDisk {
+    fn try_locking(&self, file: File, name: &str, sharing: Sharing) -> Result<Locking, DiskError> {
+        let tried = match sharing {
+            Sharing::Alone => file.try_lock(),
+            Sharing::Shared => file.try_lock_shared(),
+        };
+        match tried {
+            Ok(()) => Ok(Locking::Held(DiskLock::new(Held(file)))),
+            Err(TryLockError::WouldBlock) => Ok(Locking::Busy),
+            // A network file system locks ranges of files that are open for writing, and so no directory.
+            Err(TryLockError::Error(error)) if lacks_the_lock(&error) => Ok(Locking::Unavailable),
+            Err(TryLockError::Error(error)) => Err(self.error("lock", name, error)),
+        }
+    }
+}
+
+fn lacks_the_lock(error: &io::Error) -> bool {
+    const LACKING: [Errno; 5] = [Errno::BADF, Errno::INVAL, Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP];
+    LACKING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The hold on a locked file that knows whether the file still has its name.
+fn watched(file: File, path: &Path) -> io::Result<DiskLock> {
+    let locked = file.metadata()?;
+    let path = path.to_owned();
+    let in_place = move || {
+        let found = std::fs::symlink_metadata(&path);
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (locked.dev(), locked.ino()))
+    };
+    Ok(DiskLock::watched(Held(file), in_place))
 }
 
 /// A locked file. Closing it is not enough while a child of this process has the descriptor between its fork and its exec.
@@ -329,6 +421,43 @@ mod tests {
         assert!(disk.lock("lock").expect("locks work").is_none());
         drop(held);
         assert!(disk.lock("lock").expect("locks work").is_some());
+    }
+
+    /// Symptom: after `rm lock` a second process locked a new file and wrote the same store. Fix: the directory is locked too, and the
+    /// first one finds out that its file is not the one by that name.
+    #[test]
+    fn a_removed_or_replaced_lock_file_is_noticed_and_the_directory_stays_locked() {
+        let (_dir, disk) = disk();
+        let lock = disk.lock("lock").expect("locks work").expect("free");
+        let Locking::Held(directory) = disk.lock_directory(Sharing::Alone).expect("locks work") else {
+            panic!("free")
+        };
+        assert!(lock.is_in_place());
+        disk.remove("lock").expect("removed");
+        assert!(!lock.is_in_place());
+        let second = disk.lock("lock").expect("locks work").expect("another file");
+        assert!(second.is_in_place() && !lock.is_in_place());
+        for sharing in [Sharing::Alone, Sharing::Shared] {
+            assert!(matches!(disk.lock_directory(sharing).expect("locks work"), Locking::Busy));
+        }
+        drop(directory);
+        assert!(matches!(disk.lock_directory(Sharing::Alone).expect("locks work"), Locking::Held(_)));
+    }
+
+    #[test]
+    fn readers_share_a_lock_keep_writers_out_and_make_no_file() {
+        let (_dir, disk) = disk();
+        assert!(matches!(disk.lock_shared("lock").expect("none there"), Locking::Unavailable));
+        assert_eq!(disk.names().expect("listed"), [""; 0]);
+        drop(disk.lock("lock").expect("locks work"));
+        let shared = disk.lock_shared("lock").expect("locks work");
+        assert!(matches!(shared, Locking::Held(_)));
+        assert!(matches!(disk.lock_shared("lock").expect("locks work"), Locking::Held(_)));
+        assert!(disk.lock("lock").expect("locks work").is_none(), "a reader has it");
+        drop(shared);
+        let writer = disk.lock("lock").expect("locks work").expect("free");
+        assert!(matches!(disk.lock_shared("lock").expect("locks work"), Locking::Busy));
+        drop(writer);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, DiskError, LocalDisk, open_regular};
+use disk::{Disk, DiskError, LocalDisk, give_to_owner, open_regular};
 use packstore::{Fault, OpenOptions, Store, StoreError, StoreOptions, VolumeSpec};
 
 const LIST: &str = "volumes";
@@ -400,6 +400,7 @@ impl VolumeList {
         options.write(true).create(true).truncate(false).mode(0o600);
         let mut file = open_regular(&mut options, &new).map_err(file_error(&new, "opened"))?;
         let mut write = || -> io::Result<()> {
+            give_to_owner(&self.store, &file)?;
             file.set_len(0)?;
             file.write_all(&lines)?;
             file.sync_all()?;
