@@ -44,8 +44,11 @@ use rustix::process::{Resource, getrlimit};
 
 use self::nodes::Nodes;
 use self::table::ROOT;
-use crate::{Handle, NodeKind, Reply, Request, Status};
+use crate::{FileService, Handle, NodeKind, Reply, Request, Status};
 
+pub use listing::ListingRoom;
+pub use naming::check_new_name;
+pub use reading::check_name;
 pub use scratch::Scratch;
 
 /// How a directory is opened. Every field has a default; see each.
@@ -103,7 +106,8 @@ pub struct Directory {
 }
 
 /// As whom this process runs, for ACCESS.
-struct Caller {
+#[derive(Clone, Debug)]
+pub struct Caller {
     uid: u32,
     groups: Vec<u32>,
 }
@@ -124,14 +128,14 @@ impl Directory {
             (limit / 4).clamp(32, 4096) as usize
         });
         let instance = unrepeatable_number();
-        let mut groups = vec![rustix::process::getegid().as_raw()];
-        groups.extend(rustix::process::getgroups().map_err(error)?.iter().map(|group| group.as_raw()));
+        let caller = Caller::current();
+        let caller = caller.map_err(|source| DirectoryError::Open { path: path.to_owned(), source })?;
         Ok(Self {
             nodes: Nodes::new(root, instance, descriptors_max).map_err(error)?,
             read_only: options.read_only,
             devices: options.devices,
             io_bytes_max: options.io_bytes_max.max(512),
-            caller: Caller { uid: rustix::process::geteuid().as_raw(), groups },
+            caller,
             write_verifier: AtomicU64::new(instance),
         })
     }
@@ -167,9 +171,7 @@ impl Directory {
         scratch: &mut Scratch,
     ) -> Result<Reply<'static>, Status> {
         use Request as R;
-        scratch.bytes_len = 0;
-        scratch.handle = None;
-        scratch.entries.clear();
+        scratch.clear();
         if self.read_only && changes(request) {
             return Err(Status::ROFS);
         }
@@ -208,6 +210,20 @@ impl Directory {
             R::Pathconf { object } => self.pathconf(object),
             R::Commit { file, .. } => self.commit(file),
         }
+    }
+}
+
+impl FileService for Directory {
+    fn root(&self) -> Handle {
+        Self::root(self)
+    }
+
+    fn io_bytes_max(&self) -> u32 {
+        self.io_bytes_max
+    }
+
+    fn perform(&self, request: &Request<'_>, scratch: &mut Scratch) -> Result<Reply<'static>, Status> {
+        Self::perform(self, request, scratch)
     }
 }
 

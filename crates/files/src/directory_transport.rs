@@ -1,7 +1,7 @@
-//! A local directory under open-loop load: blocking system calls made by worker threads.
+//! A local directory, or another [`FileService`], under open-loop load: blocking calls made by worker threads.
 //!
 //! ```text
-//! submit -> batch -> flush -> waiting (Mutex, Condvar) -> worker: Directory, stamps `done`
+//! submit -> batch -> flush -> waiting (Mutex, Condvar) -> worker: FileService, stamps `done`
 //!    ^                                                        |
 //!    idle jobs <-- deliver <-- poll <-- finished (Mutex, Condvar, count)
 //! ```
@@ -31,8 +31,8 @@ use quanta::{Clock, Instant};
 
 use self::job::Job;
 use crate::{
-    Completion, Directory, DirectoryError, DirectoryOptions, Handle, HandleRef, Request, SubmitError, Ticket,
-    Transport, TransportCounters, TransportError,
+    Completion, Directory, DirectoryError, DirectoryOptions, FileService, Handle, HandleRef, Request,
+    SubmitError, Ticket, Transport, TransportCounters, TransportError,
 };
 
 /// How a directory is driven.
@@ -65,7 +65,7 @@ impl Default for DirectoryTransportOptions {
     }
 }
 
-/// Requests to a local directory.
+/// Requests to a local directory, or to another [`FileService`].
 pub struct DirectoryTransport {
     shared: Arc<Shared>,
     clock: Clock,
@@ -82,7 +82,7 @@ pub struct DirectoryTransport {
 }
 
 struct Shared {
-    directory: Directory,
+    service: Arc<dyn FileService>,
     waiting: Mutex<Waiting>,
     more: Condvar,
     finished: Mutex<Finished>,
@@ -146,11 +146,24 @@ impl DirectoryTransport {
         options: DirectoryTransportOptions,
         clock: Clock,
     ) -> Result<Self, DirectoryError> {
-        let path = path.as_ref().to_owned();
-        let directory = Directory::open(&path, options.directory)?;
-        let (root, io_bytes_max) = (directory.root(), directory.io_bytes_max());
+        let path = path.as_ref();
+        let directory = Directory::open(path, options.directory.clone())?;
+        Self::over(Arc::new(directory), path, &options, clock)
+    }
+
+    /// Starts workers in front of `service`, which errors call `path`. [`DirectoryTransportOptions::directory`] has no meaning here.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn over(
+        service: Arc<dyn FileService>,
+        path: &Path,
+        options: &DirectoryTransportOptions,
+        clock: Clock,
+    ) -> Result<Self, DirectoryError> {
+        let (root, io_bytes_max) = (service.root(), service.io_bytes_max());
         let shared = Arc::new(Shared {
-            directory,
+            service,
             waiting: Mutex::new(Waiting {
                 jobs: VecDeque::new(),
                 sleepers: 0,
@@ -169,7 +182,7 @@ impl DirectoryTransport {
         let transport = Self {
             shared,
             clock,
-            path,
+            path: path.to_owned(),
             root,
             io_bytes_max,
             in_flight_max: options.in_flight_max.max(1),
@@ -222,7 +235,7 @@ impl Shared {
             if adds_worker {
                 Self::add_worker(shared, clock);
             }
-            job.run(&shared.directory, clock);
+            job.run(&*shared.service, clock);
             shared.finish(job);
         }
     }

@@ -16,6 +16,7 @@
 
 mod directory;
 mod directory_transport;
+mod file_service;
 mod file_system;
 mod layout;
 mod local_fs;
@@ -27,8 +28,11 @@ mod target;
 mod transport;
 mod tree;
 
-pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
+pub use directory::{
+    Caller, Directory, DirectoryError, DirectoryOptions, ListingRoom, Scratch, check_name, check_new_name,
+};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
+pub use file_service::FileService;
 pub use file_system::{
     Access, FileLock, FileSystem, FsError, FsOp, ListedEntry, Locking, OpenFile, SyncScope,
 };

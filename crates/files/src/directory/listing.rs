@@ -28,8 +28,9 @@ const ENTRY_PLUS_BYTES: usize = 88 + 4 + 4 + 24;
 /// The most that one reply holds, whatever is asked for.
 const REPLY_BYTES_MAX: usize = 128 * 1024;
 
-/// Room that a listing has.
-struct Room {
+/// Room for the entries of one READDIR or READDIRPLUS, in bytes of XDR.
+#[derive(Clone, Copy, Debug)]
+pub struct ListingRoom {
     /// Bytes of names, ids and cookies (the RFC's dircount); READDIR has no such limit.
     names: usize,
     reply: usize,
@@ -45,8 +46,7 @@ impl Directory {
         count: u32,
         scratch: &mut Scratch,
     ) -> Result<Reply<'static>, Status> {
-        let room = Room { names: usize::MAX, reply: (count as usize).min(REPLY_BYTES_MAX), plus: false };
-        self.list(dir, cookie, verifier, room, scratch)
+        self.list(dir, cookie, verifier, ListingRoom::of_readdir(count), scratch)
     }
 
     pub(super) fn readdirplus(
@@ -58,12 +58,7 @@ impl Directory {
         reply_bytes: u32,
         scratch: &mut Scratch,
     ) -> Result<Reply<'static>, Status> {
-        let room = Room {
-            names: name_bytes as usize,
-            reply: (reply_bytes as usize).min(REPLY_BYTES_MAX),
-            plus: true,
-        };
-        self.list(dir, cookie, verifier, room, scratch)
+        self.list(dir, cookie, verifier, ListingRoom::of_readdirplus(name_bytes, reply_bytes), scratch)
     }
 
     fn list(
@@ -71,14 +66,14 @@ impl Directory {
         handle: HandleRef<'_>,
         cookie: u64,
         verifier: [u8; 8],
-        mut room: Room,
+        room: Result<ListingRoom, Status>,
         scratch: &mut Scratch,
     ) -> Result<Reply<'static>, Status> {
         let (dir, path_fd) = self.nodes.dir(handle)?;
         if cookie != 0 && verifier != COOKIE_VERIFIER || cookie > i64::MAX as u64 {
             return Err(Status::BAD_COOKIE);
         }
-        room.reply = room.reply.checked_sub(REPLY_BYTES).ok_or(Status::TOOSMALL)?;
+        let mut room = room?;
         // A descriptor of its own: two listings must not share an offset.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(&path_fd, c".", flags, Mode::empty())
@@ -145,9 +140,40 @@ impl Directory {
     }
 }
 
-impl Room {
+impl ListingRoom {
+    /// Of a READDIR that asks for `count` bytes.
+    ///
+    /// # Errors
+    /// `TOOSMALL`: not even an empty reply fits.
+    pub fn of_readdir(count: u32) -> Result<Self, Status> {
+        Self { names: usize::MAX, reply: count as usize, plus: false }.without_reply()
+    }
+
+    /// Of a READDIRPLUS, by the RFC's `dircount` and `maxcount`.
+    ///
+    /// # Errors
+    /// `TOOSMALL`: not even an empty reply fits.
+    pub fn of_readdirplus(name_bytes: u32, reply_bytes: u32) -> Result<Self, Status> {
+        Self { names: name_bytes as usize, reply: reply_bytes as usize, plus: true }.without_reply()
+    }
+
+    fn without_reply(self) -> Result<Self, Status> {
+        let reply = self.reply.min(REPLY_BYTES_MAX).checked_sub(REPLY_BYTES).ok_or(Status::TOOSMALL)?;
+        Ok(Self { reply, ..self })
+    }
+
+    /// Whether entries carry attributes and handles.
+    pub fn is_plus(&self) -> bool {
+        self.plus
+    }
+
+    /// No more entries than this fit, however short their names.
+    pub fn entries_max(&self) -> usize {
+        self.reply / (ENTRY_BYTES + 4)
+    }
+
     /// Takes the room of one entry, if it is there.
-    fn take(&mut self, name_len: usize) -> bool {
+    pub fn take(&mut self, name_len: usize) -> bool {
         let bare = ENTRY_BYTES + name_len.next_multiple_of(4);
         let whole = bare + if self.plus { ENTRY_PLUS_BYTES } else { 0 };
         // The RFC's dircount is a hint: the first entry is given though it may exceed it.

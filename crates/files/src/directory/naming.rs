@@ -297,7 +297,10 @@ impl Directory {
 }
 
 /// As [`check_name`], for a name that is to be made: `.` and `..` are always there already.
-fn check_new_name(name: &[u8]) -> Result<(), Status> {
+///
+/// # Errors
+/// `EXIST` for `.` and `..`, and those of [`check_name`].
+pub fn check_new_name(name: &[u8]) -> Result<(), Status> {
     match name {
         b"." | b".." => Err(Status::EXIST),
         _ => check_name(name),

@@ -1,5 +1,6 @@
 //! The operations that change nothing, listings apart.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{fstatvfs, readlinkat_raw, statx};
@@ -173,8 +174,19 @@ impl Directory {
 }
 
 impl Caller {
-    /// From the permission bits; access control lists are not looked at.
-    fn rights(&self, attributes: &Attributes) -> u32 {
+    /// This process's user.
+    ///
+    /// # Errors
+    /// When its groups cannot be read.
+    pub fn current() -> io::Result<Self> {
+        let mut groups = vec![rustix::process::getegid().as_raw()];
+        groups.extend(rustix::process::getgroups()?.iter().map(|group| group.as_raw()));
+        Ok(Self { uid: rustix::process::geteuid().as_raw(), groups })
+    }
+
+    /// Which of the rights of ACCESS (RFC 1813, section 3.3.4) it has on an object, from the permission bits; access control lists are
+    /// not looked at.
+    pub fn rights(&self, attributes: &Attributes) -> u32 {
         let dir = attributes.kind == FileKind::Directory;
         let bits = if self.uid == 0 {
             0o6 | u32::from(dir || attributes.mode & 0o111 != 0)
@@ -201,7 +213,10 @@ impl Caller {
 
 /// A name of one object below a directory: what a system call may be given. `.` and `..` are for the
 /// caller to deal with first.
-pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
+///
+/// # Errors
+/// `INVAL`, `ACCES` or `NAMETOOLONG`.
+pub fn check_name(name: &[u8]) -> Result<(), Status> {
     if name.is_empty() || name.contains(&0) {
         return Err(Status::INVAL);
     }

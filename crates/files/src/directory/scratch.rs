@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::{Attributes, DirEntry, Entries, FileKind, Handle, HandleRef, NodeTime, Reply};
 
-/// Buffers of one operation at a time, for [`crate::Directory::execute`]. Grows to the largest READ asked
+/// Buffers of one operation at a time, for [`crate::FileService::perform`]. Grows to the largest READ asked
 /// of it, at most [`crate::DirectoryOptions::io_bytes_max`].
 #[derive(Default)]
 pub struct Scratch {
@@ -29,8 +29,38 @@ impl Scratch {
         Self::default()
     }
 
+    /// Forgets the last operation; its buffers stay.
+    pub fn clear(&mut self) {
+        self.bytes_len = 0;
+        self.handle = None;
+        self.entries.clear();
+    }
+
+    /// The handle of the reply.
+    pub fn set_handle(&mut self, handle: Handle) {
+        self.handle = Some(handle);
+    }
+
+    /// The bytes of the reply: `write` fills a buffer of `len_max` bytes and returns how many of them count.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn set_bytes<E>(
+        &mut self,
+        len_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        self.bytes_len = write(self.room(len_max))?.min(len_max);
+        Ok(self.bytes_len)
+    }
+
+    /// One more entry of the reply's listing.
+    pub fn add_entry(&mut self, entry: &DirEntry<'_>) {
+        put_entry(&mut self.entries, entry);
+    }
+
     /// Puts the borrowed parts into the reply that the last operation returned.
-    pub(crate) fn fill(&self, reply: Reply<'static>) -> Reply<'_> {
+    pub fn fill(&self, reply: Reply<'static>) -> Reply<'_> {
         let handle = || self.handle.as_ref().map(Handle::by_ref);
         let bytes = &self.bytes[..self.bytes_len];
         match reply {

@@ -2,7 +2,7 @@
 
 use quanta::Instant;
 
-use crate::{Completion, Directory, Handle, HandleRef, Outcome, Reply, Request, Scratch, Status, Ticket};
+use crate::{Completion, FileService, Handle, HandleRef, Outcome, Reply, Request, Scratch, Status, Ticket};
 
 /// Used again and again: its buffers stay as large as they have become.
 pub(super) struct Job {
@@ -169,7 +169,7 @@ impl Job {
     }
 
     /// Does what was asked, on a worker, and notes when it was done.
-    pub(super) fn run(&mut self, directory: &Directory, clock: &quanta::Clock) {
+    pub(super) fn run(&mut self, service: &dyn FileService, clock: &quanta::Clock) {
         use Request as R;
         self.began = Some(clock.now());
         let (one, two) = (self.first.by_ref(), self.second.by_ref());
@@ -201,7 +201,7 @@ impl Job {
             R::Commit { offset, count, .. } => R::Commit { file: one, offset, count },
         };
         self.result =
-            if self.valid { directory.perform(&request, &mut self.scratch) } else { Err(Status::BADHANDLE) };
+            if self.valid { service.perform(&request, &mut self.scratch) } else { Err(Status::BADHANDLE) };
         self.done = Some(clock.now());
     }
 
