@@ -110,20 +110,27 @@ impl Watcher {
 
     fn watch(&mut self) -> io::Result<()> {
         let mut quiet = QUIET_MAX;
+        // As early as can be: what the kernel has looked up before it looks up again.
+        self.probe_epochs();
         loop {
             let wait = if quiet < QUIET_MAX { Some(READ_EVERY) } else { None };
             if self.wait(wait)? {
                 return Ok(());
             }
-            if !self.watched.has_epochs.load(Ordering::SeqCst) {
-                let has_epochs = self.watched.notices.epoch().is_ok();
-                self.watched.has_epochs.store(has_epochs, Ordering::SeqCst);
-            }
+            self.probe_epochs();
             // A copy of file data is old as soon as it is written in memory below: closing is all that is reported of that.
             if self.watched.keeps_data.swap(false, Ordering::SeqCst) {
                 self.changes.with_closes()?;
             }
             quiet = if self.turn()? { 0 } else { quiet + 1 };
+        }
+    }
+
+    /// Finds out whether the kernel can drop all names at once.
+    fn probe_epochs(&self) {
+        if !self.watched.has_epochs.load(Ordering::SeqCst) {
+            let has_epochs = self.watched.notices.epoch().is_ok();
+            self.watched.has_epochs.store(has_epochs, Ordering::SeqCst);
         }
     }
 

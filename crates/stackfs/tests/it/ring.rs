@@ -54,7 +54,7 @@ fn long_listings_are_whole_and_forgotten_inodes_are_given_back() {
     }
     assert_eq!(names(&group).len(), 3000);
     let mount = scene.mount.as_ref().unwrap();
-    assert!(mount.census().nodes > 3000);
+    assert!(mount.census().nodes > 3000, "{} nodes", mount.census().nodes);
     for name in names(&group) {
         fs::remove_file(group.join(name)).unwrap();
     }
