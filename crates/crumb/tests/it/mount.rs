@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::binary::{Bench, assert_fits, is_one_error};
@@ -126,8 +126,54 @@ fn a_signal_unmounts_and_a_kill_leaves_a_tree_that_mounts_again() {
     bench.fine(&["unmount", "at"]);
 }
 
+#[test]
+fn by_io_uring_a_daemon_that_is_stopped_holds_up_and_one_that_is_killed_fails_its_callers() {
+    let place = Place::new();
+    let bench = &place.0;
+    let begin = || place.serving(&["mount", "spool", "at", "--transport", "ring"]);
+    let Some(mut child) = testkit::with_fuse_ring(begin) else { return };
+    let table = bench.fine(&["mount", "--stats", "at"]);
+    assert!(table.contains("requests by io_uring"), "{table}");
+    fs::write(bench.path("at/cancel/8"), "eight").unwrap();
+    let pid = Pid::from_child(&child);
+    std::thread::scope(|scope| {
+        kill_process(pid, Signal::STOP).unwrap();
+        let (answer, answers) = mpsc::channel();
+        scope.spawn(move || answer.send(bench.path("at/missing").exists()));
+        let early = answers.recv_timeout(Duration::from_millis(200));
+        assert!(early.is_err(), "no program answers");
+        kill_process(pid, Signal::CONT).unwrap();
+        assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(false));
+    });
+    let made = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let made = &made;
+            scope.spawn(move || {
+                for number in 0u64.. {
+                    let written = fs::write(bench.path(&format!("at/cancel/{caller}{number}0")), "x");
+                    made.fetch_add(1, Ordering::SeqCst);
+                    if let Err(error) = written {
+                        let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+                        let expected = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+                        assert!(errno.is_some_and(|errno| expected.contains(&errno)), "{error}");
+                        return;
+                    }
+                }
+            });
+        }
+        assert!(within_20_s(|| made.load(Ordering::SeqCst) > 100));
+        kill_process(pid, Signal::KILL).unwrap();
+    });
+    child.wait().unwrap();
+    assert!(fs::read(bench.path("at/cancel/8")).is_err());
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    assert_eq!(bench.read("at/cancel/8"), "eight");
+    bench.fine(&["unmount", "at"]);
+}
+
 /// Symptom: files of a fresh mount were not there, on a busy machine. Cause: the ended daemon unmounts its place by path
-/// once more, and takes the new mount away. Fix: `crumb unmount` returns when that daemon is done.
+/// once more, and takes the new mount away. Fix: `crumb unmount` returns when that daemon is done, and no session unmounts by itself.
 #[test]
 fn unmounted_and_mounted_again_at_once_the_new_mount_stays() {
     if cannot_mount() {

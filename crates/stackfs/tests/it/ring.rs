@@ -61,7 +61,7 @@ fn long_listings_are_whole_and_forgotten_inodes_are_given_back() {
     // References come back by the device, which is read now and then.
     let begun = Instant::now();
     while mount.census().nodes > 10 && begun.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::park_timeout(Duration::from_millis(20));
     }
     assert!(mount.census().nodes <= 10, "{} nodes", mount.census().nodes);
 }
