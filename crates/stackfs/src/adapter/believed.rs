@@ -144,8 +144,17 @@ impl Believed {
     /// For how long attributes and name of what was found are believed.
     pub(super) fn of_entry(&self, tree: &Tree, entry: &Entry) -> (Duration, Duration) {
         let attributes = self.of_attributes(tree, entry.id);
-        let entry = if entry.is_in_plain { attributes.max(self.given.entry) } else { self.given.entry };
-        (attributes, entry)
+        if !entry.is_in_plain {
+            return (attributes, self.given.entry);
+        }
+        // A name is noticed with or without a mark, as long as nothing is lost.
+        let all_can_go = |watched: &Arc<Watched>| {
+            watched.has_epochs.load(Ordering::SeqCst)
+                && watched.is_unchanged()
+                && tree.is_on_root_device(entry.id)
+        };
+        let name = if self.watched.as_ref().is_some_and(all_can_go) { WATCHED_FOR } else { self.given.entry };
+        (attributes, name.max(attributes))
     }
 
     /// For how long the attributes of a node are.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::scene::{Scene, cannot_mount, memory, sorted};
 use stackfs::{Mount, Operation, StackOptions};
+use testkit::LoopImage;
 
 /// What is promised of a change that is reported: a tenth of a second, and time for a busy machine to get to it.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -47,19 +48,37 @@ fn is_watched(scene: &Scene) -> bool {
 }
 
 fn watched() -> Option<Scene> {
+    if cannot_mount() { None } else { only_watched(Scene::new()) }
+}
+
+/// On an image of ext4, whose handles are inode numbers; those of memory are not.
+fn watched_on_disk() -> Option<(Scene, LoopImage)> {
     if cannot_mount() {
         return None;
     }
-    let scene = Scene::new();
-    let watched =
-        if is_watched(&scene) { Ok(()) } else { Err("changes of /dev/shm cannot be watched (root)") };
+    let image = LoopImage::needed("ext4", 64 << 20, &[])?;
+    let folder = tempfile::TempDir::new_in(image.path()).expect("a directory for the test");
+    Some((only_watched(Scene::in_folder(folder, |options| options))?, image))
+}
+
+fn only_watched(scene: Scene) -> Option<Scene> {
+    let watched = if is_watched(&scene) { Ok(()) } else { Err("changes below cannot be watched (root)") };
     testkit::need(watched.map_err(str::to_owned))?;
     Some(scene)
 }
 
 #[test]
 fn every_kind_of_change_below_is_seen_soon_although_nothing_is_asked_for_again() {
-    let Some(scene) = watched() else { return };
+    if let Some(scene) = watched() {
+        changes_are_seen(&scene);
+    }
+    if let Some((scene, image)) = watched_on_disk() {
+        changes_are_seen(&scene);
+        drop((scene, image));
+    }
+}
+
+fn changes_are_seen(scene: &Scene) {
     let (at, lower) = (scene.at("dir/file"), scene.lower("dir/file"));
     fs::create_dir(scene.lower("dir")).unwrap();
     assert!(soon(|| scene.at("dir").exists()));
@@ -205,7 +224,16 @@ fn change(root: &Path, dice: u64) {
 
 #[test]
 fn two_writers_below_and_through_the_mount_leave_one_tree_that_both_see() {
-    let Some(scene) = watched() else { return };
+    if let Some(scene) = watched() {
+        two_writers(&scene);
+    }
+    if let Some((scene, image)) = watched_on_disk() {
+        two_writers(&scene);
+        drop((scene, image));
+    }
+}
+
+fn two_writers(scene: &Scene) {
     fs::remove_file(scene.lower("probe")).unwrap();
     let mut dice = 7u64;
     for round in 0..60 {
