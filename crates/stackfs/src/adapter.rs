@@ -177,6 +177,10 @@ impl Adapter {
     ) -> std::io::Result<Self> {
         let privileged = shared.tree.identity.is_privileged();
         let awake = shared.waiting.awake.then(Awake::open).transpose()?;
+        let idle = Arc::downgrade(&shared);
+        let give_up = move || idle.upgrade().is_some_and(|shared| shared.backings.give_up());
+        // A second adapter of the same mount would give up the same.
+        let _ = shared.tree.spared.set(Box::new(give_up));
         Ok(Self {
             shared,
             believed: Believed::new(options.timeouts),

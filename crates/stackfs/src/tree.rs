@@ -33,7 +33,7 @@ pub(super) mod shares;
 mod unopened;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use files::Layout;
@@ -71,6 +71,8 @@ pub(crate) struct Tree {
     pub(crate) opened: Opened,
     pub(crate) unopened: Unopened,
     pub(crate) conversions: Conversions,
+    /// Gives up descriptors that are kept elsewhere; false when there are none.
+    pub(crate) spared: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     pub(crate) identity: Identity,
     /// For directories that are managed, unmarked and empty.
     layout_new: Layout,
@@ -123,6 +125,7 @@ impl Tree {
             opened: Opened::default(),
             unopened: Unopened::new(false, false),
             conversions: Conversions::new(),
+            spared: OnceLock::new(),
             identity: Identity::of_this_process(),
             layout_new,
             renames: RwLock::default(),

@@ -347,7 +347,11 @@ fn an_ordinary_user_mounts_his_own_tree_through_fusermount3_and_only_he_sees_it(
             "cd {at}; umask 027; echo article > cancel/123456; ln cancel/123456 cancel/7; mv cancel/7 outside
              mkdir cancel/2600; chmod 750 cancel; test $(stat -c %a cancel/123456) = 640
              test \"$(cat outside)\" = article; rm outside; printf x >> cancel/123456
-             test $(stat -c %U cancel/2600) = nobody; truncate -s 3 cancel/123456; ls cancel"
+             test $(stat -c %U cancel/2600) = nobody; truncate -s 3 cancel/123456
+             mkdir shut; echo x > shut/in; echo y > locked; chmod 400 locked
+             chmod 0 shut; ! cat shut/in 2>/dev/null; ! ls shut 2>/dev/null; ! test -x shut; ! test -w locked
+             ! (printf x >> locked) 2>/dev/null; ! chown root locked 2>/dev/null; chmod 700 shut; test -x shut
+             test $(cat locked shut/in | tr -d '\\n') = yx; rm -rf shut locked; ls cancel"
         );
         assert_eq!(shell_as_nobody(bench, &script), "123456\n2600\n", "{at}");
         // Not even root, as the kernel has it where allow_other is not given.

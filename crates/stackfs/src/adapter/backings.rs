@@ -144,6 +144,17 @@ impl<Registration> Backings<Registration> {
         drop(ended);
     }
 
+    /// Ends all that are idle; false when there were none.
+    pub(super) fn give_up(&self) -> bool {
+        let mut held = lock(&self.backings);
+        let mut ended = Vec::new();
+        while !held.idle.is_empty() {
+            ended.extend(held.end_oldest());
+        }
+        drop(held);
+        !ended.is_empty()
+    }
+
     /// Inodes registered and open.
     pub(super) fn count(&self) -> usize {
         lock(&self.backings).by_inode.values().filter(|backing| backing.users > 0).count()

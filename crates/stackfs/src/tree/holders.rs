@@ -168,10 +168,11 @@ impl Tree {
     /// first those of files and listings that are not open, then of hidden directories, then of others.
     pub(crate) fn with_descriptors<T>(&self, mut work: impl FnMut() -> Done<T>) -> Done<T> {
         let mut done = work();
+        let spared: &dyn Fn() -> bool = &|| self.spared.get().is_some_and(|give_up| give_up());
         let unopened: &dyn Fn() -> bool = &|| self.unopened.give_up();
         let hidden: &dyn Fn() -> bool = &|| self.holders.kept.give_up();
         let others: &dyn Fn() -> bool = &|| self.descriptors.give_up();
-        for give_up in [unopened, hidden, others] {
+        for give_up in [spared, unopened, hidden, others] {
             if !matches!(done, Err(Errno::MFILE | Errno::NFILE)) {
                 break;
             }

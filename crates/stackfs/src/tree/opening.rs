@@ -37,7 +37,8 @@ impl Tree {
             Err(Errno::STALE) => {
                 let file = self.nameless_file(id).ok_or(Errno::STALE)?;
                 let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
-                rustix::fs::open(super::hidden::by_descriptor(&*file), flags, Mode::empty())
+                let path = super::hidden::by_descriptor(&*file);
+                self.with_descriptors(|| rustix::fs::open(&path, flags, Mode::empty()))
             }
             other => other,
         }
