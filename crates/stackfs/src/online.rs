@@ -3,9 +3,9 @@
 //! 1. The path is resolved in the tree, one name after the other; no link is followed.
 //! 2. Root may ask, and the user whose daemon and directory it is.
 //! 3. The directory and all above it are locked as by a conversion offline, and no other mount may show it.
-//! 4. A thread converts it; one at a time for each mount. Whoever asks again for the same joins the one under way.
+//! 4. A thread converts it; one at a time for each mount. A second request for the same joins the one under way.
 //!
-//! Always holds: the thread ends before the mount's other threads do. A conversion that was stopped goes on when it is
+//! Always holds: the thread ends before the mount's other threads do. A conversion that was stopped continues when it is
 //! asked for again. Not here: the conversion (`convert::online`), the socket (`crumb`).
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -60,7 +60,7 @@ pub(crate) struct Running {
     over: AtomicBool,
 }
 
-/// Progress is passed on every so many moves.
+/// Progress is passed on after this many moves.
 const REPORT_EVERY: u64 = 64;
 
 impl Run {

@@ -1,5 +1,6 @@
 //! `crumb manage` and the work that it shares with `crumb unmanage`: directories converted one after the other.
 
+mod online;
 mod texts;
 
 use std::path::PathBuf;
@@ -21,12 +22,12 @@ use crate::signals;
 
 /// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Works offline, while the tree is not mounted. Each entry is moved by one rename and keeps its inode; nothing is copied.
+/// Works while the tree is not mounted, or with --online while it is, and in use. Each entry is moved by one rename and keeps its inode; nothing is copied.
 /// After a kill the same command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManageArgs {
-    /// Directories of the lower tree
+    /// Directories of the lower tree; with --online, of a mount
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
@@ -34,6 +35,10 @@ pub struct ManageArgs {
     /// [default: 345; an interrupted conversion keeps its own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
+
+    /// Convert while programs use it: DIR is a path in a mount, and the program that serves the mount converts it
+    #[arg(long, conflicts_with = "dry_run")]
+    online: bool,
 
     /// Print what would be done, or why it would be refused; change nothing
     #[arg(long)]
@@ -50,20 +55,43 @@ Examples:
     crumb advise /news
   Then:
     crumb mount /news /mnt/news
+  While it is mounted and in use (as root, or as the user of both mount and directory):
+    crumb manage --online /mnt/news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
+With --online too: until then programs see the whole directory, but the next mount
+shows it only when it is finished. If this program is killed, the conversion continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &ManageArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    convert_all(&args.directories, Goal::Managed(args.layout), args.dry_run, context)
+    let how = if args.dry_run { How::Planned } else { How::online(args.online) };
+    convert_all(&args.directories, Goal::Managed(args.layout), how, context)
+}
+
+/// What is done with each directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It is only said what would be done.
+    Planned,
+    /// By this program, while it is not mounted.
+    Offline,
+    /// By the program that shows it.
+    Online,
+}
+
+impl How {
+    /// One of the two that convert.
+    pub fn online(online: bool) -> Self {
+        if online { Self::Online } else { Self::Offline }
+    }
 }
 
 /// Converts directories; one that is refused does not keep the next from its turn.
 pub fn convert_all(
     directories: &[PathBuf],
     goal: Goal,
-    dry_run: bool,
+    how: How,
     context: &Context,
 ) -> anyhow::Result<ExitStatus> {
     let mut failed: Option<anyhow::Error> = None;
@@ -73,7 +101,7 @@ pub fn convert_all(
             note(context, wrapped("error: ", &format!("{earlier:#}")).trim_end());
         }
     };
-    if dry_run {
+    if how == How::Planned {
         for directory in directories {
             match plan(directory, goal) {
                 Ok(plan) => print(&plan_text(directory, &plan))?,
@@ -88,11 +116,16 @@ pub fn convert_all(
         let mut pace = Pace::start();
         let mut show = |done: Done| progress.step(done.done, done.of, pace.text(directory, done));
         let begun = Instant::now();
-        let converted = convert(directory, goal, &mut Watch { progress: &mut show, stop: &stop });
+        let converted = if how == How::Online {
+            online::convert(directory, goal, &mut show, &stop)
+        } else {
+            let mut watch = Watch { progress: &mut show, stop: &stop };
+            convert(directory, goal, &mut watch).map_err(with_usage_marked)
+        };
         progress.finish();
         match converted {
             Ok(converted) if converted.after.is_half_way() => {
-                let command = if goal == Goal::Flat { "unmanage" } else { "manage" };
+                let command = command(goal, how);
                 let others = match directories.last() {
                     Some(last) if last != directory => ", and those after it are as they were",
                     _ => "",
@@ -110,7 +143,7 @@ pub fn convert_all(
                     note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
                 }
             }
-            Err(error) => keep(with_usage_marked(error)),
+            Err(error) => keep(error),
         }
         if stop.load(Ordering::Relaxed) && directories.last() != Some(directory) {
             keep(anyhow::anyhow!(
@@ -121,6 +154,15 @@ pub fn convert_all(
         }
     }
     failed.map_or(Ok(ExitStatus::Fine), Err)
+}
+
+fn command(goal: Goal, how: How) -> &'static str {
+    match (goal, how) {
+        (Goal::Flat, How::Online) => "unmanage --online",
+        (Goal::Flat, _) => "unmanage",
+        (_, How::Online) => "manage --online",
+        _ => "manage",
+    }
 }
 
 /// Marks an invalid layout or name as bad usage.

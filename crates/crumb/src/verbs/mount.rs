@@ -6,9 +6,11 @@
 //! crumb mount --daemon   --> starts itself again in a session of its own, waits until it is ready, ends
 //! mount -t fuse.crumb    --> mount.fuse or the link mount.fuse.crumb --> as --daemon
 //! crumb mount --stats    --> asks the serving program through its socket (control)
+//! crumb manage --online  --> has it convert a directory (conversion)
 //! ```
 
 mod control;
+mod conversion;
 mod daemon;
 mod flags;
 mod helper;
@@ -37,6 +39,7 @@ use crate::output::{note, print};
 use crate::signals::stop_flag_waking;
 
 pub use self::control::{owner_of, wait_for_end};
+pub use self::conversion::convert as convert_through;
 pub use self::flags::MountArgs;
 pub use self::helper::as_typed_or_by_mount;
 pub use self::record::{ENTRY, day_of};
@@ -119,9 +122,11 @@ fn serve(
     let config = record::config_of(&options, &mount.waiting());
     note(context, &format!("crumb: {}: {}", mount.mountpoint().display(), mount.waiting()));
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
-    let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch());
+    let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch(), mount.online());
     if let Err(error) = &control {
-        tracing::warn!("`crumb mount --stats` will not find this mount: {error:#}");
+        tracing::warn!(
+            "`crumb mount --stats` and `crumb manage --online` will not find this mount: {error:#}"
+        );
     }
     // Without a reader of the line it serves all the same.
     let announced = ready(&mount);

@@ -56,6 +56,7 @@ fn serve(
             shared.tree.unopened.expire(IDLE_FOR);
         }
         shared.running.end();
+        shared.tree.conversions.clear();
         ended.tell();
         shared.backings.expire(Instant::now());
         if let Some(awake) = awake {

@@ -8,6 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::converting::Conversion;
 use super::hidden::by_descriptor;
 use super::holders::owner;
 use super::identity::Caller;
@@ -109,16 +110,7 @@ impl Tree {
             let mode = self.mode_below(id, kind, node, mode)?;
             self.identity.with_fsetid(|| rustix::fs::chmod(by_descriptor(node), mode))?;
         }
-        if change.accessed.is_some() || change.modified.is_some() {
-            let times = Timestamps {
-                last_access: change.accessed.map_or(KEPT, Set::spec),
-                last_modification: change.modified.map_or(KEPT, Set::spec),
-            };
-            rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH)?;
-            if let (Some(conversion), Some(modified)) = (&conversion, change.modified) {
-                conversion.set_modified(modified.moment());
-            }
-        }
+        set_times(node, change, conversion.as_deref())?;
         if let Some((layout, owner_before)) = managed {
             self.follow(node, layout, Some(owner_before))?;
         }
@@ -194,6 +186,22 @@ impl Tree {
             other => other,
         }
     }
+}
+
+/// Sets the times that are to be changed; of a directory under conversion also the one that is shown.
+fn set_times(node: &OwnedFd, change: &Change, conversion: Option<&Conversion>) -> Done<()> {
+    if change.accessed.is_none() && change.modified.is_none() {
+        return Ok(());
+    }
+    let times = Timestamps {
+        last_access: change.accessed.map_or(KEPT, Set::spec),
+        last_modification: change.modified.map_or(KEPT, Set::spec),
+    };
+    rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH)?;
+    if let (Some(conversion), Some(modified)) = (conversion, change.modified) {
+        conversion.set_modified(modified.moment());
+    }
+    Ok(())
 }
 
 impl Set {

@@ -280,6 +280,13 @@ impl Conversions {
         self.count.store(by_id.len(), Ordering::SeqCst);
     }
 
+    /// Gives up those that were stopped half way, and their locks: nothing is served any more.
+    pub(crate) fn clear(&self) {
+        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        self.count.store(0, Ordering::SeqCst);
+        by_id.clear();
+    }
+
     /// Operations in directories under conversion so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)

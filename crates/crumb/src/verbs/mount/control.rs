@@ -2,7 +2,8 @@
 //! be alone with its tree: `yes` or `no`.
 //!
 //! Its name is in Linux's abstract space and made of the mount point, so there is no file to find, to protect or to
-//! leave behind. Any local user may read the counts; nothing can be changed through it. Any local user can take the name
+//! leave behind. Any local user may read the counts. A conversion of what it shows (`conversion`) can be asked for by root, and by
+//! the user of both daemon and directory; nothing else can be changed through it. Any local user can take the name
 //! first, too: only an answer of root's, of the caller's own or of who mounted is believed, and none is waited for long.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _, Write as _};
@@ -20,15 +21,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stackfs::Watch;
+use stackfs::online::Online;
 
+use super::conversion;
 use crate::exit::ExitStatus;
 use crate::output::print;
 use crate::signals::stop_flag;
 
 const YES: &str = "yes";
 const NO: &str = "no";
-/// Longest request that is read.
-const REQUEST_BYTES_MAX: u64 = 64;
+/// Longest request that is read: a path in hexadecimal digits.
+const REQUEST_BYTES_MAX: u64 = 16 << 10;
+/// Clients that follow a conversion at the same time.
+const FOLLOWERS_MAX: usize = 8;
 /// A client that says nothing is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest wait for a whole answer.
@@ -49,18 +54,19 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn listen(mountpoint: &Path, exclusive: bool, watch: Watch) -> anyhow::Result<Self> {
+    pub fn listen(mountpoint: &Path, exclusive: bool, watch: Watch, online: Online) -> anyhow::Result<Self> {
         let address = address(mountpoint)?;
         let listener = UnixListener::bind_addr(&address).context("its socket's name is taken")?;
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
+        let followers = Arc::new(());
         let answer = move || {
             for stream in listener.incoming() {
                 if ended.load(Ordering::Relaxed) {
                     return;
                 }
                 // A client that goes away is its own affair.
-                let _ = stream.and_then(|stream| reply(stream, exclusive, &watch));
+                let _ = stream.and_then(|stream| reply(stream, exclusive, &watch, &online, &followers));
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(answer)?;
@@ -81,17 +87,48 @@ impl Drop for Control {
     }
 }
 
-fn reply(stream: UnixStream, exclusive: bool, watch: &Watch) -> std::io::Result<()> {
+fn reply(
+    stream: UnixStream,
+    exclusive: bool,
+    watch: &Watch,
+    online: &Online,
+    followers: &Arc<()>,
+) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut request)?;
+    if let Some(request) = request.strip_prefix(conversion::VERB) {
+        return follow(stream, request.to_owned(), online.clone(), Arc::clone(followers));
+    }
     let text = match request.trim() {
         "prometheus" => watch.census().prometheus(),
         "exclusive" => format!("{}\n", if exclusive { YES } else { NO }),
         _ => super::table::table(&watch.census()),
     };
     (&stream).write_all(text.as_bytes())
+}
+
+/// Serves a client that asks for a conversion in a thread of its own. `followers` counts them by its references.
+fn follow(
+    mut stream: UnixStream,
+    request: String,
+    online: Online,
+    followers: Arc<()>,
+) -> std::io::Result<()> {
+    // Beside this one: the listening thread's.
+    if Arc::strong_count(&followers) > FOLLOWERS_MAX + 1 {
+        return writeln!(
+            stream,
+            "failed {FOLLOWERS_MAX} programs follow a conversion already; end one of them"
+        );
+    }
+    let work = move || {
+        let _counted = followers;
+        // A client that goes away is its own affair.
+        let _ = conversion::serve(stream, &request, &online);
+    };
+    std::thread::Builder::new().name("conversion".to_owned()).spawn(work).map(drop)
 }
 
 /// Asks the mount at this place, once or again and again.
@@ -180,7 +217,7 @@ fn ask(mountpoint: &Path, what: &str) -> anyhow::Result<String> {
 }
 
 /// A connection to the program that serves the mount at this place: the outer error when it is another user's.
-fn connect(
+pub(super) fn connect(
     mountpoint: &Path,
     owner: Option<u32>,
     until: Instant,

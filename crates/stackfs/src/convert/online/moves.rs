@@ -292,7 +292,7 @@ impl<'a> Moves<'a> {
         outcome
     }
 
-    /// Before each move: the batch goes on, or ends and after a rest the next one begins.
+    /// Before each move: the batch continues, or ends and after a rest the next one begins.
     fn tick(&mut self) -> Result<(), Cut> {
         if self.batch.held.as_ref().is_some_and(|(_, since)| since.elapsed() < SLICE) {
             return Ok(());

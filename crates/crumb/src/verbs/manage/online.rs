@@ -1,0 +1,47 @@
+//! Conversions by the program that shows the directory, while other programs use it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use measure::proc::MountInfo;
+use stackfs::convert::{ConvertError, Converted, Goal, Progress};
+
+use crate::exit::BadUsage;
+use crate::verbs::mount::convert_through;
+
+/// Converts a directory by its path in a mount.
+pub(super) fn convert(
+    directory: &Path,
+    goal: Goal,
+    show: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> anyhow::Result<Converted> {
+    if goal == Goal::Managed(Some(files::Layout::Flat)) {
+        let wrong = ConvertError::FlatLayout { path: directory.to_owned() };
+        return Err(anyhow::Error::new(wrong).context(BadUsage));
+    }
+    let (mountpoint, place) = shown(directory)?;
+    convert_through(&mountpoint, &place, goal, show, stop)
+}
+
+/// The mount that shows a directory, and the directory's path in it.
+fn shown(directory: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let bare: PathBuf = directory.components().collect();
+    let cannot_open = |source| ConvertError::Open { path: directory.to_owned(), source };
+    let real = directory.canonicalize().map_err(cannot_open)?;
+    if std::fs::symlink_metadata(&bare).is_ok_and(|of| of.is_symlink()) {
+        return Err(ConvertError::Link { path: directory.to_owned(), leads_to: real }.into());
+    }
+    let mounts = MountInfo::all().map_err(cannot_open)?;
+    let shown =
+        MountInfo::governing(&real, &mounts).filter(|mount| mount.kind == stackfs::mounts::MOUNT_TYPE);
+    let Some(mount) = shown else {
+        anyhow::bail!(
+            "{0}: is in no `crumb mount`, so no program can convert it online; name it by its path in the mount, or run \
+             this without --online while it is not mounted",
+            directory.display()
+        );
+    };
+    let place = real.strip_prefix(&mount.point)?.to_owned();
+    Ok((mount.point.clone(), place))
+}
