@@ -166,9 +166,8 @@ impl Tree {
         let Ok(attributes) = rustix::fs::statx(holder, name, LOOK, WANTED) else { return Ok(None) };
         let regular = FileType::from_raw_mode(attributes.stx_mode.into()) == FileType::RegularFile;
         let (id, links) = (self.number(&attributes), attributes.stx_nlink);
-        let reached_otherwise =
-            if regular { !self.unopened.files } else { links > 1 && !is_directory(&attributes) };
-        if reached_otherwise || self.nodes.kind(id).is_none() {
+        // Other names that a FIFO or device has may be unknown here: the kernel forgets what it does not use.
+        if (regular && !self.unopened.files) || self.nodes.kind(id).is_none() {
             return Ok(None);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

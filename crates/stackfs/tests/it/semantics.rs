@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::process::Command;
 
@@ -186,6 +187,26 @@ fn a_file_whose_older_name_went_to_a_fifo_or_a_program_is_cut_and_written_by_its
         assert_eq!(refused.map_err(|error| error.kind()).err(), Some(std::io::ErrorKind::ExecutableFileBusy));
         running.kill().and_then(|()| running.wait()).expect("it is ours");
     }
+}
+
+/// Symptom: fstat(2) of an open FIFO failed with ESTALE once it was removed, though it had another name. Cause: that name was taken to
+/// be known, which it is not after the kernel has forgotten the inode, nor when it was made below.
+#[test]
+fn an_open_fifo_that_is_removed_keeps_its_attributes_when_its_other_name_is_not_known() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let (fifo, lower) = (scene.at("fifo"), scene.lower("fifo"));
+    assert!(Command::new("mkfifo").arg(&lower).status().expect("mkfifo").success());
+    fs::hard_link(&lower, scene.lower("other")).unwrap();
+    let open = File::options().read(true).write(true).open(&fifo).unwrap();
+    fs::remove_file(&fifo).unwrap();
+    assert_eq!(open.metadata().unwrap().nlink(), 1);
+    fs::remove_file(scene.lower("other")).unwrap();
+    fs::set_permissions(format!("/proc/self/fd/{}", open.as_raw_fd()), fs::Permissions::from_mode(0o640))
+        .unwrap();
+    assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o640);
 }
 
 #[test]
