@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::MutexGuard;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -24,6 +24,8 @@ use crate::tree::Tree;
 use crate::tree::converting::{Conversion, Side};
 use crate::tree::hidden::make_hidden;
 
+/// How long moves go into one transaction of a journal. A program that changes the same directory waits until it is written.
+const FLUSH_EVERY: Duration = Duration::from_millis(200);
 /// Leaves kept open at once.
 const LEAVES_OPEN_MAX: usize = 256;
 
@@ -42,6 +44,22 @@ pub(super) struct Moves<'a> {
     pub(super) levels_moved: u64,
 }
 
+/// What came of moving an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    Yes,
+    /// It is gone, or the directory that it was to go to.
+    Missing,
+    /// Its name is there already.
+    Taken,
+}
+
+impl Moved {
+    fn count(self) -> u64 {
+        u64::from(self == Self::Yes)
+    }
+}
+
 /// The lock under which entries move, and since when it has been held.
 #[derive(Default)]
 struct Batch<'a> {
@@ -51,6 +69,7 @@ struct Batch<'a> {
     /// The time of modification that the times file has.
     kept: Option<Timespec>,
     times: Option<OwnedFd>,
+    flushed: Option<Instant>,
 }
 
 impl<'a> Moves<'a> {
@@ -89,10 +108,26 @@ impl<'a> Moves<'a> {
                 }
                 moves.tick()?;
                 let leaf = moves.levels.leaf_of(name.to_bytes());
-                let to = leaves.opened(&leaf, moves.tree, moves.conversion);
+                let to = match leaves.opened(&leaf, moves.tree, moves.conversion) {
+                    // Removed as soon as it was made: see below.
+                    Err(Errno::NOENT) => {
+                        moved += 1;
+                        continue;
+                    }
+                    to => to,
+                };
                 let to = to.map_err(|e| moves.failed_in(Side::Staged, &leaf, "make a subdirectory", e))?;
                 let below = joined(&leaf, name.to_bytes());
-                moved += moves.entry(directory, to, &name, (Side::Flat, name.to_bytes()), &below)?;
+                match moves.entry(directory, to, &name, (Side::Flat, name.to_bytes()), &below)? {
+                    Moved::Yes => moved += 1,
+                    Moved::Taken => {}
+                    // The entry, or an empty leaf: rmdir of a directory that is not empty removes those. The next pass
+                    // looks again.
+                    Moved::Missing => {
+                        leaves.open.remove(&leaf);
+                        moved += 1;
+                    }
+                }
                 let (done, of) = (moves.entries_moved, moves.entries);
                 moves.run.report(Work::EntriesIntoStaging, done, of.max(done));
             }
@@ -111,7 +146,10 @@ impl<'a> Moves<'a> {
     fn entries_out_of(&mut self, level: &OwnedFd, at: &[u8]) -> Result<u64, Cut> {
         let doing = "read a subdirectory";
         let mut moved = 0;
-        let names = Names::of(level).map_err(|e| self.failed_in(Side::Staged, at, doing, e))?;
+        let names = match Names::of(level) {
+            Err(Errno::NOENT) => return Ok(0),
+            names => names.map_err(|e| self.failed_in(Side::Staged, at, doing, e))?,
+        };
         for entry in names {
             let (name, kind) = entry.map_err(|e| self.failed_in(Side::Staged, at, doing, e))?;
             if at.is_empty() && name.as_c_str() == TIMES_FILE {
@@ -120,8 +158,10 @@ impl<'a> Moves<'a> {
             self.tick()?;
             let below = joined(at, name.to_bytes());
             if kind == FileType::Directory && self.levels.is_level(&below) {
-                let inner = open_own(level, &name, self.owner)
-                    .map_err(|e| self.failed_in(Side::Staged, &below, doing, e))?;
+                let inner = match open_own(level, &name, self.owner) {
+                    Err(Errno::NOENT) => continue,
+                    inner => inner.map_err(|e| self.failed_in(Side::Staged, &below, doing, e))?,
+                };
                 moved += self.entries_out_of(&inner, &below)?;
                 self.tick()?;
                 match Kernel.call(&Call::RemoveDirectory { at: level.as_fd(), name: &name }) {
@@ -129,8 +169,9 @@ impl<'a> Moves<'a> {
                         moved += 1;
                         self.levels_moved += 1;
                     }
-                    // What was put there meanwhile moves in the next pass, and collisions are reported at the end.
-                    Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                    // What was put there meanwhile moves in the next pass, and collisions are reported at the end. An empty
+                    // one may have been removed by an rmdir of the whole directory, which then found entries.
+                    Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
                     Err(error) => {
                         let doing = "remove a subdirectory that is empty";
                         return Err(self.failed_in(Side::Staged, &below, doing, error));
@@ -139,7 +180,7 @@ impl<'a> Moves<'a> {
                 continue;
             }
             let directory = &self.conversion.directory;
-            moved += self.entry(level, directory, &name, (Side::Staged, &below), name.to_bytes())?;
+            moved += self.entry(level, directory, &name, (Side::Staged, &below), name.to_bytes())?.count();
             let (done, of) = (self.entries_moved, self.entries);
             self.run.report(Work::EntriesOutOfStaging, done, of.max(done));
         }
@@ -189,6 +230,9 @@ impl<'a> Moves<'a> {
             let alike = level.and_then(|level| {
                 LevelAttributes::for_level_of(&self.conversion.directory)?.apply_to(&level, &mut Kernel)
             });
+            if alike.is_err_and(|errno| errno == Errno::NOENT) {
+                return Ok(0);
+            }
             let doing = "give a subdirectory its owner and permissions";
             alike.map_err(|e| self.failed_in(side, name.to_bytes(), doing, e))?;
         }
@@ -197,6 +241,7 @@ impl<'a> Moves<'a> {
                 self.levels_moved += 1;
                 Ok(1)
             }
+            Err(Errno::NOENT) => Ok(0),
             Err(Errno::EXIST) => {
                 let doing = "open a subdirectory";
                 let opened = |at: &OwnedFd| {
@@ -219,11 +264,12 @@ impl<'a> Moves<'a> {
             self.tick()?;
             let below = joined(at, name.to_bytes());
             if !self.levels.is_level(&below) {
-                moved += self.entry(from, to, &name, (side, &below), &below)?;
+                moved += self.entry(from, to, &name, (side, &below), &below)?.count();
                 continue;
             }
             match Kernel.call(&Call::Rename { from: from.as_fd(), to: to.as_fd(), name: &name }) {
                 Ok(()) => moved += 1,
+                Err(Errno::NOENT) => {}
                 Err(Errno::EXIST) => {
                     let opened = |at: &OwnedFd| {
                         open_own(at, &name, self.owner).map_err(|e| self.failed_in(side, &below, doing, e))
@@ -241,12 +287,12 @@ impl<'a> Moves<'a> {
     fn remove_level(&self, side: Side, at: &OwnedFd, name: &CStr, below: &[u8]) -> Result<u64, Cut> {
         match Kernel.call(&Call::RemoveDirectory { at: at.as_fd(), name }) {
             Ok(()) => Ok(1),
-            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(0),
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(0),
             Err(error) => Err(self.failed_in(side, below, "remove a subdirectory that is empty", error)),
         }
     }
 
-    /// Moves one entry; 0 when it is gone, or its name is taken.
+    /// Moves one entry.
     fn entry(
         &mut self,
         from: &OwnedFd,
@@ -254,7 +300,7 @@ impl<'a> Moves<'a> {
         name: &CStr,
         (side, below): (Side, &[u8]),
         below_to: &[u8],
-    ) -> Result<u64, Cut> {
+    ) -> Result<Moved, Cut> {
         let conversions = &self.tree.conversions;
         let moved = {
             let _held = conversions.name_to_move(self.conversion.id, name.to_bytes());
@@ -263,14 +309,14 @@ impl<'a> Moves<'a> {
         match moved {
             Ok(()) => {
                 self.entries_moved += 1;
-                Ok(1)
+                Ok(Moved::Yes)
             }
             // Removed or renamed by a program since it was listed.
-            Err(Errno::NOENT) => Ok(0),
+            Err(Errno::NOENT) => Ok(Moved::Missing),
             Err(Errno::EXIST) => {
                 let path = &self.conversion.guard.path;
                 self.collisions.add(entry_path(path, below), entry_path(path, below_to));
-                Ok(0)
+                Ok(Moved::Taken)
             }
             Err(error) => {
                 let doing = "move an entry to its other place";
@@ -299,6 +345,7 @@ impl<'a> Moves<'a> {
         }
         self.batch.end();
         self.batch.keep_times(self.conversion);
+        self.batch.flush();
         if is_stopped(self.run, self.conversion) {
             return Err(Cut::Stopped);
         }
@@ -355,17 +402,39 @@ impl Batch<'_> {
     /// For a daemon that is killed: the next conversion restores the times that programs have given the directory.
     fn keep_times(&mut self, conversion: &Conversion) {
         let now = conversion.modified();
-        let (Some(modified), true) = (now, now != self.kept) else { return };
         if self.times.is_none() {
             self.times = conversion.staging().ok().and_then(times_file);
         }
-        let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let times = Timestamps { last_access: omit, last_modification: modified };
-        if let Some(file) = &self.times
-            && rustix::fs::futimens(file, &times).is_ok()
-        {
+        if now != self.kept && self.write_times(now) {
             self.kept = now;
         }
+    }
+
+    fn write_times(&self, modified: Option<Timespec>) -> bool {
+        let (Some(file), Some(modified)) = (&self.times, modified) else { return false };
+        let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let times = Timestamps { last_access: omit, last_modification: modified };
+        rustix::fs::futimens(file, &times).is_ok()
+    }
+
+    /// Has the journal write what moved, and waits for it without a lock: the moves never outrun the disk, and programs
+    /// wait for small transactions only.
+    fn flush(&mut self) {
+        let Some(since) = self.flushed else {
+            self.flushed = Some(Instant::now());
+            return;
+        };
+        if since.elapsed() < FLUSH_EVERY {
+            return;
+        }
+        // Written again, so that it is part of the transaction.
+        if self.write_times(self.kept)
+            && let Some(file) = &self.times
+            && let Err(errno) = rustix::fs::fsync(file)
+        {
+            tracing::debug!("the moves of a conversion were not flushed: {errno}");
+        }
+        self.flushed = Some(Instant::now());
     }
 }
 

@@ -25,7 +25,8 @@ fn snapshot(place: &Path) -> Vec<(PathBuf, u32, u32, Option<String>)> {
         if of.is_dir() {
             waiting.extend(sorted(&path).into_iter().map(|name| path.join(name)));
         }
-        all.push((path.clone(), of.uid(), of.mode(), fs::read_to_string(&path).ok()));
+        let below = path.strip_prefix(place).unwrap().to_owned();
+        all.push((below, of.uid(), of.mode(), fs::read_to_string(&path).ok()));
     }
     all
 }
