@@ -56,7 +56,7 @@ pub struct Changes {
     group: OwnedFd,
     root: OwnedFd,
     device: (u32, u32),
-    /// Handles of this type and length begin with an inode number of so many bytes.
+    /// Handles of this type and length begin with an inode number of this many bytes: type, length, bytes.
     direct: Option<(i32, usize, usize)>,
     /// Numbers of handles that had to be opened; 0 for those of other devices.
     opened: HashMap<Vec<u8>, u64>,

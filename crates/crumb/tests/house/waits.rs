@@ -9,6 +9,16 @@ use super::{project_files, root};
 
 /// Files that sleep in tests: file, how often, why there is nothing else to wait for.
 const SLEEPERS: &[(&str, usize, &str)] = &[
+    (
+        "crates/stackfs/tests/it/watching.rs",
+        7,
+        "time-outs of the kernel's cache are under test, and nothing reports that it has dropped something",
+    ),
+    (
+        "crates/stackfs/tests/lost_changes.rs",
+        1,
+        "between two looks at whether the kernel has dropped what it cached",
+    ),
     ("crates/sys/src/arrivals.rs", 1, "the kernel's own clock is under test: bytes lie for a while"),
     ("crates/testkit/src/ganesha.rs", 2, "between two looks at whether the server is ready, or has ended"),
     ("crates/testkit/src/inn/server.rs", 2, "between two looks at whether the server is ready, or has ended"),

@@ -38,7 +38,7 @@ pub(super) struct Watched {
     generation: AtomicU64,
     /// Changes are read.
     is_watching: AtomicBool,
-    /// The kernel can be told to believe no name any more, so that missing ones may be believed for long too.
+    /// The kernel can drop all names at once, so that missing ones may be believed for long too.
     pub(super) has_epochs: AtomicBool,
     /// File data is kept by the kernel for this mount, and not by the lower file system alone.
     pub(super) keeps_data: AtomicBool,
