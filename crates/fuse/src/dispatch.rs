@@ -7,7 +7,7 @@ use crate::reply::{
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Sink,
 };
 
-/// Whether the connection goes on.
+/// Whether the connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Request,

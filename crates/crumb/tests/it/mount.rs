@@ -133,7 +133,7 @@ fn by_io_uring_a_daemon_that_is_stopped_holds_up_and_one_that_is_killed_fails_it
     let begin = || place.serving(&["mount", "spool", "at", "--transport", "ring"]);
     let Some(mut child) = testkit::with_fuse_ring(begin) else { return };
     let table = bench.fine(&["mount", "--stats", "at"]);
-    assert!(table.contains("requests by io_uring"), "{table}");
+    assert!(table.contains("by io_uring"), "{table}");
     fs::write(bench.path("at/cancel/8"), "eight").unwrap();
     let pid = Pid::from_child(&child);
     std::thread::scope(|scope| {

@@ -99,7 +99,7 @@ fn header(opcode: u32, uid: u32) -> Header {
     Header { bytes: 0, opcode, unique: 5, id: INodeNo(1), uid, gid: 100, pid: 77 }
 }
 
-/// What is answered, and whether the connection goes on.
+/// What is answered, and whether the connection continues.
 fn answered(
     filesystem: &Small,
     owner: Option<u32>,

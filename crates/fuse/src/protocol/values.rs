@@ -16,7 +16,7 @@ impl INodeNo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle(pub u64);
 
-/// Tells apart inodes that had the same number one after the other.
+/// Distinguishes inodes that had the same number one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(pub u64);
 

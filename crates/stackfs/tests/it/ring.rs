@@ -116,7 +116,7 @@ fn a_ring_that_is_switched_off_leaves_the_device_which_serves() {
     options.transport = Some(Transport::Ring);
     let Some(mount) = testkit::without_fuse_ring(|| Mount::start(options).unwrap()) else { return };
     assert_eq!(mount.waiting().transport, Transport::Device);
-    assert!(mount.waiting().to_string().starts_with("requests by /dev/fuse"), "{}", mount.waiting());
+    assert!(mount.waiting().to_string().starts_with("by /dev/fuse"), "{}", mount.waiting());
     let mut file = File::create(at("at/file")).unwrap();
     file.write_all(b"by the device").unwrap();
     drop(file);

@@ -47,6 +47,10 @@ pub fn table(census: &Census) -> String {
         count_text(census.passed_through as u64),
         humantime::format_duration(Duration::from_secs(census.elapsed.as_secs())),
     ));
-    text.push_str(&format!("{}\n", census.waiting));
+    let waiting = census.waiting.to_string();
+    // Two lines where one would be too long for a terminal.
+    let is_long = waiting.chars().count() > 80;
+    text.push_str(&if is_long { waiting.replacen(": ", ":\n", 1) } else { waiting });
+    text.push('\n');
     text
 }

@@ -105,7 +105,7 @@ fn attributes_are_set_by_the_bits_that_say_so() {
     assert_eq!(set.accessed, Some(TimeOrNow::Now));
     assert_eq!(set.modified, from_seconds(-2, 250_000_000).map(TimeOrNow::SpecificTime));
     fields[60..64].copy_from_slice(&1_000_000_000u32.to_ne_bytes());
-    assert_eq!(parsed(4, &fields), Err(Malformed::Invalid), "no second has so many nanoseconds");
+    assert_eq!(parsed(4, &fields), Err(Malformed::Invalid), "a second has fewer nanoseconds");
     assert_eq!(parsed(4, &fields[..87]), Err(Malformed::Invalid));
 }
 
