@@ -15,6 +15,7 @@ use disk::{Disk, DiskFile, DiskOpen};
 use crate::engine::piece_is_whole;
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, Named, decode_node};
+use crate::locking::TreeLock;
 use crate::names::{BlockCache, Faults, Key, Loader};
 use crate::opening::{Read, doubly_used, read};
 use crate::options::TreeOptions;
@@ -36,6 +37,8 @@ pub struct TreeReport {
     pub bytes: u64,
     /// Of `space`, in no file and not known to be free: lost room, and a mistake of this program.
     pub unaccounted_bytes: u64,
+    /// Whether writers were kept out meanwhile. Where the storage has no locks that a reader may take, none is taken.
+    pub is_locked: bool,
     /// What is damaged.
     pub faults: Vec<TreeFault>,
 }
@@ -54,16 +57,16 @@ struct Checker<'a> {
     scratch: Vec<u8>,
 }
 
-/// Checks a tree that no process uses. `progress` is called with inodes done and inodes in all.
+/// Checks a tree that no process writes. Nothing is written, so read-only media will do, and the right to read. `progress` is called with inodes done and inodes in all.
 ///
 /// # Errors
 /// When there is no tree, another process uses it, or the disk cannot be read.
 pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeReport, TreeError> {
-    let _lock = disk.lock("lock")?.ok_or_else(|| TreeError::InUse { place: disk.place() })?;
+    let lock = TreeLock::shared(disk)?;
     let Read { table, file, faults, space, .. } =
         read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
     let _direct = BlockCache::directly(&table.blocks);
-    let report = TreeReport { faults, ..TreeReport::default() };
+    let report = TreeReport { is_locked: lock.is_held(), faults, ..TreeReport::default() };
     let (counts, used, scratch, lost) = (Counts::default(), Vec::new(), Vec::new(), Faults::default());
     let mut checker = Checker { table: &table, file: &file, lost, report, counts, used, scratch };
     checker.scan(progress)?;

@@ -16,6 +16,7 @@
 
 mod checkpointing;
 mod contents;
+mod holding;
 mod looking;
 mod reshaping;
 mod workers;
@@ -26,12 +27,13 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 
-use disk::{Disk, DiskFile, DiskLock};
+use disk::{Disk, DiskFile};
 use files::Status;
 
 use crate::error::{Refusal, TreeError};
 use crate::format::{Record, TreeHead};
 use crate::journal::Tail;
+use crate::locking::TreeLock;
 use crate::names::{BlockCache, Manifest};
 use crate::space::Space;
 use crate::table::{Blocks, Inode, Table};
@@ -76,7 +78,7 @@ pub(crate) struct Engine {
     stripes: Vec<Mutex<()>>,
     stopped: AtomicBool,
     syncs: AtomicU64,
-    _lock: Option<DiskLock>,
+    lock: TreeLock,
 }
 
 /// What the kernel has.
@@ -135,7 +137,7 @@ pub(crate) struct Found {
     pub state: State,
     pub manifest: Manifest,
     pub read_only: bool,
-    pub lock: Option<DiskLock>,
+    pub lock: TreeLock,
 }
 
 impl Engine {
@@ -162,7 +164,7 @@ impl Engine {
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             stopped: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
-            _lock: found.lock,
+            lock: found.lock,
         }
     }
 
@@ -350,10 +352,12 @@ impl Engine {
                 self.write().space.grown();
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::StorageFull => match self.settled_more(waiting)? {
-                true => Ok(()),
-                false => Err(Status::NOSPC.into()),
-            },
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                if self.settled_more(waiting)? || free_rooms == 0 && self.freed_rooms()? {
+                    return Ok(());
+                }
+                Err(Status::NOSPC.into())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -25,6 +25,22 @@ pub enum TreeError {
         /// The directory.
         place: String,
     },
+    /// There is a tree, but for its head.
+    #[error(
+        "{place}: the head of a file tree, its file `tree`, is missing, but there are contents; put `tree` back from a backup: nothing is made in its place"
+    )]
+    HeadMissing {
+        /// The directory.
+        place: String,
+    },
+    /// The file `lock` is not the one that was locked.
+    #[error(
+        "{place}: its file `lock` was removed or replaced while the tree was open, so another program may be writing it; nothing more is written: end that program, then run `crumb pack check {place}`"
+    )]
+    LockLost {
+        /// The directory.
+        place: String,
+    },
     /// Something is where a new tree was to be made.
     #[error("{place}: not empty; a tree is made in an empty directory")]
     NotEmpty {

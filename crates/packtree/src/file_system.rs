@@ -11,16 +11,17 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::Disk;
+use disk::{Disk, DiskError};
 use files::{
     Access, Attributes, FileKind, FileSystem, FsError, FsOp, Fsstat, ListedEntry, NodeTime, OpenFile, Status,
 };
 
+use crate::creation;
 use crate::engine::{Engine, State};
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, NodeKind, Owner, Record};
 use crate::nodes::TreeNodes;
-use crate::opening;
+use crate::opening::{self, Opening};
 use crate::options::TreeOptions;
 use crate::replay::TreeFault;
 use crate::table::{Body, Dangling, Inode, Kind, Listed, Name, Node, ROOT, Walked};
@@ -52,6 +53,7 @@ pub(crate) struct Opened {
     flusher: Option<Flusher>,
     place: PathBuf,
     faults: Vec<TreeFault>,
+    unwritable: Option<DiskError>,
     fsid: u64,
     /// Of what is made by path: this process's.
     owner: Owner,
@@ -62,12 +64,13 @@ impl PackTree {
     /// Makes an empty tree.
     ///
     /// # Errors
-    /// When the directory is not empty, or the disk is full.
+    /// When the directory is not empty, or the disk is full. What an unfinished creation left is taken up.
     pub fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeError> {
-        opening::create(disk, options)
+        creation::create(disk, options)
     }
 
-    /// Opens a tree. `place` is how a user knows it. One that is damaged is opened to be read: see [`PackTree::faults`].
+    /// Opens a tree. `place` is how a user knows it. One that is damaged is opened to be read: see [`PackTree::faults`]; so is one that
+    /// may not be written: see [`PackTree::unwritable`].
     ///
     /// # Errors
     /// When there is no tree, another process uses it, or the disk cannot be read.
@@ -76,7 +79,7 @@ impl PackTree {
         options: &TreeOptions,
         place: impl Into<PathBuf>,
     ) -> Result<Self, TreeError> {
-        let (engine, faults) = opening::open(disk, false, options)?;
+        let Opening { engine, faults, unwritable } = opening::open(disk, options)?;
         let fsid = (engine.shape.id >> 64) as u64 ^ engine.shape.id as u64;
         let engine = Arc::new(engine);
         let flusher = match options.flush_every {
@@ -88,7 +91,8 @@ impl PackTree {
         };
         engine.merge_when_due();
         let owner = version1::own();
-        let tree = Opened { engine, flusher, place: place.into(), faults, fsid, owner, closed: false };
+        let place = place.into();
+        let tree = Opened { engine, flusher, place, faults, unwritable, fsid, owner, closed: false };
         Ok(Self { tree: Arc::new(tree), root: ROOT, below: PathBuf::new(), local: None })
     }
 
@@ -102,6 +106,11 @@ impl PackTree {
     /// What is damaged, as far as opening noticed. If anything is, the tree can only be read.
     pub fn faults(&self) -> &[TreeFault] {
         &self.tree.faults
+    }
+
+    /// Why nothing can be written, where the storage or a permission forbids it.
+    pub fn unwritable(&self) -> Option<&DiskError> {
+        self.tree.unwritable.as_ref()
     }
 
     /// The tree by inode numbers, with all attributes, from its root.

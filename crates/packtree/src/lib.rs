@@ -27,11 +27,13 @@
 mod check;
 mod checkpoint;
 mod clean_stop;
+mod creation;
 mod engine;
 mod error;
 mod file_system;
 mod format;
 mod journal;
+mod locking;
 mod names;
 mod nodes;
 mod opening;
@@ -43,12 +45,12 @@ mod time;
 mod version1;
 
 pub use check::{TreeReport, check};
+pub use creation::{Presence, is_tree, presence};
 pub use error::TreeError;
 pub use file_system::PackTree;
 pub use nodes::{
     NewKind, NewNode, NodeAttributes, NodeEntry, NodeError, OpenNode, RenameHow, SetAttributes, TreeNodes,
     XattrHow,
 };
-pub use opening::is_tree;
 pub use options::TreeOptions;
 pub use replay::TreeFault;

@@ -1,120 +1,43 @@
-//! A tree made, opened, and closed.
+//! A tree opened, and closed.
 //!
 //! ```text
-//! create: space (one segment), names of the root and manifest, then tree, whose name says that all is there
-//! open:   lock -> tree -> manifest, heads and indexes of runs -> replay -> [to write: sync, a room of the journal that ends what
-//!         was found]; a tree of format 1 is first written as one of format 2
+//! open: lock -> tree -> manifest, heads and indexes of runs -> replay -> [to write: sync, a room of the journal that ends what
+//!       was found]; a tree of format 1 is first written as one of format 2
 //! ```
 //!
-//! Always holds: an opening that found damage only reads; one that only reads writes nothing at all.
+//! Always holds: an opening that found damage, or may not write, only reads; one that only reads writes nothing at all.
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::io::Read as _;
-use std::path::Path;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use disk::{Disk, DiskFile, DiskOpen};
+use disk::{Disk, DiskError, DiskFile, DiskOpen};
 
-use crate::checkpoint::Checkpoint;
 use crate::clean_stop;
+use crate::creation::{is_unused, write_head, write_names};
 use crate::engine::{Engine, Found, State};
 use crate::error::{Refusal, TreeError};
-use crate::format::{HEAD_BYTES, RECORD_BYTES_MAX, TREE_MAGIC, TreeHead, VERSION_1};
+use crate::format::{HEAD_BYTES, TreeHead, VERSION_1};
 use crate::journal::Tail;
-use crate::names::{FreeMap, Manifest, ManifestRead, SortedRun, remove, remove_others};
+use crate::locking::TreeLock;
+use crate::names::{FreeMap, Manifest, ManifestRead, SortedRun, remove_others};
 use crate::options::TreeOptions;
 use crate::replay::{Journal, Replayed, TreeFault};
 use crate::space::{Run, Space};
 use crate::table::Table;
 use crate::version1;
 
-const HEAD: &str = "tree";
-const HEAD_NEW: &str = "tree.new";
-const SPACE: &str = "space";
-const LOCK: &str = "lock";
-
-/// Makes an empty tree on an empty disk.
-pub(crate) fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeError> {
-    let shape = shape_of(options)?;
-    if disk.names()?.iter().any(|name| name != LOCK) || !disk.other_than_files()?.is_empty() {
-        return Err(TreeError::NotEmpty { place: disk.place() });
-    }
-    let _lock = disk.lock(LOCK)?.ok_or_else(|| TreeError::InUse { place: disk.place() })?;
-    let space = disk.open(SPACE, DiskOpen::New)?;
-    space.reserve(0, shape.segment_bytes.into())?;
-    space.set_length(shape.segment_bytes.into())?;
-    space.sync()?;
-    let mut table = Table::new(version1::own(), 0);
-    let free = FreeMap { segments: 1, runs: vec![shape.contents_of(0)] };
-    write_names(disk, &shape, &mut table, free, 0)?;
-    write_head(disk, &shape)
-}
-
-/// From now on it is a tree of the format that this program writes.
-fn write_head(disk: &dyn Disk, shape: &TreeHead) -> Result<(), TreeError> {
-    remove(disk, HEAD_NEW)?;
-    let head = disk.open(HEAD_NEW, DiskOpen::New)?;
-    head.write_at(&shape.encode(), 0)?;
-    head.sync()?;
-    disk.rename(HEAD_NEW, HEAD)?;
-    disk.sync_names()?;
-    Ok(())
-}
-
-/// Writes all that a table has, which has no runs, as the first run of a tree.
-fn write_names(
-    disk: &dyn Disk,
-    shape: &TreeHead,
-    table: &mut Table,
-    mut free: FreeMap,
-    sequence: u64,
-) -> Result<Manifest, TreeError> {
-    let layer = table.freeze();
-    free.sort();
-    let (next_inode, inodes) = (table.next_inode, table.inodes);
-    let checkpoint = Checkpoint { sequence, next_inode, inodes, layer: &layer, free };
-    let none = Manifest { next_number: 1, ..Manifest::default() };
-    let (manifest, run) = checkpoint.write(disk, shape.id, &none, &[])?;
-    table.written(run.into_iter().collect());
-    Ok(manifest)
-}
-
-fn shape_of(options: &TreeOptions) -> Result<TreeHead, TreeError> {
-    let (segment_bytes, room_bytes) = (options.segment_bytes, options.journal_bytes);
-    let wrong = match () {
-        () if !segment_bytes.is_multiple_of(4096) || !room_bytes.is_multiple_of(4096) => {
-            "not whole pages of 4096"
-        }
-        () if (room_bytes as usize) < HEAD_BYTES + RECORD_BYTES_MAX => {
-            "too short a journal for the longest record"
-        }
-        () if room_bytes > segment_bytes / 2 => "more journal than contents",
-        () => "",
-    };
-    if !wrong.is_empty() {
-        return Err(TreeError::Shape { segment_bytes, room_bytes, wrong });
-    }
-    let random = || u128::from(RandomState::new().hash_one(1));
-    Ok(TreeHead { id: random() << 64 | random(), segment_bytes, room_bytes })
-}
-
-/// Whether a directory has a tree, of any version.
-pub fn is_tree(directory: &Path) -> bool {
-    let path = directory.join(HEAD);
-    // A pipe in its place would be waited for.
-    if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
-        return false;
-    }
-    let head = std::fs::File::open(path);
-    let mut magic = [0; 8];
-    head.is_ok_and(|mut head| head.read_exact(&mut magic).is_ok() && magic == *TREE_MAGIC)
-}
+pub(crate) const HEAD: &str = "tree";
+pub(crate) const HEAD_NEW: &str = "tree.new";
+pub(crate) const SPACE: &str = "space";
 
 /// What a tree's directory says of it.
 fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
     let no_tree = || TreeError::NoTree { place: disk.place() };
     let file = match disk.open(HEAD, DiskOpen::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_tree()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let headless = disk.names()?.iter().any(|name| name == SPACE) && !is_unused(disk)?;
+            return Err(if headless { TreeError::HeadMissing { place: disk.place() } } else { no_tree() });
+        }
         opened => opened?,
     };
     let mut bytes = [0; HEAD_BYTES];
@@ -199,16 +122,24 @@ pub(crate) fn doubly_used(run: Run) -> TreeFault {
     TreeFault { what }
 }
 
-/// Opens a tree. One with faults can be read only.
-pub(crate) fn open(
-    disk: Arc<dyn Disk>,
-    read_only: bool,
-    options: &TreeOptions,
-) -> Result<(Engine, Vec<TreeFault>), TreeError> {
+/// An open tree.
+pub(crate) struct Opening {
+    pub engine: Engine,
+    pub faults: Vec<TreeFault>,
+    /// Why nothing can be written, when neither faults nor the caller are the reason.
+    pub unwritable: Option<DiskError>,
+}
+
+/// Opens a tree. One with faults can be read only, and so can one on read-only media or without the right to write.
+pub(crate) fn open(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening, TreeError> {
     read_head(&*disk)?;
-    let lock = disk.lock(LOCK)?.ok_or_else(|| TreeError::InUse { place: disk.place() })?;
-    let mut found = read(&*disk, DiskOpen::Write, options.cache_bytes)?;
-    let read_only = read_only || !found.faults.is_empty();
+    let (lock, unwritable) = match TreeLock::alone(&*disk) {
+        Err(TreeError::Disk(error)) if forbids_writing(&error) => (TreeLock::shared(&*disk)?, Some(error)),
+        locked => (locked?, None),
+    };
+    let how = if unwritable.is_some() { DiskOpen::Read } else { DiskOpen::Write };
+    let mut found = read(&*disk, how, options.cache_bytes)?;
+    let read_only = unwritable.is_some() || !found.faults.is_empty();
     if !read_only {
         clean_stop::clear(&*disk)?;
         if found.version == VERSION_1 {
@@ -221,7 +152,6 @@ pub(crate) fn open(
     let Read { shape, file, table, space, faults, manifest, replayed, next_number, .. } = found;
     let tail = Tail::new(shape, replayed.last, next_number, replayed.used);
     let state = State { table, space, tail };
-    let lock = Some(lock);
     let engine = Engine::new(Found { disk, file, shape, state, manifest, read_only, lock });
     if !read_only {
         engine.begin().map_err(|refusal| match refusal {
@@ -229,7 +159,11 @@ pub(crate) fn open(
             _ => TreeError::Full { place: engine.place.clone() },
         })?;
     }
-    Ok((engine, faults))
+    Ok(Opening { engine, faults, unwritable })
+}
+
+fn forbids_writing(error: &DiskError) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Writes a tree of format 1, which is in memory, as one of format 2. Until the last step it is one of format 1.

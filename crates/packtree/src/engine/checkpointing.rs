@@ -6,6 +6,7 @@
 //! merge:      runs -> one run (no lock) -> manifest -> state lock [the one in the place of the others]
 //! ```
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,10 +84,19 @@ impl Engine {
         tail.free_all_rooms(space);
     }
 
+    /// Whether the changes, written as a run, make a room free. On a full disk they may find no place.
+    pub(super) fn freed_rooms(&self) -> Result<bool, TreeError> {
+        match self.checkpoint() {
+            Err(TreeError::Disk(error)) if error.kind() == ErrorKind::StorageFull => Ok(false),
+            done => done.map(|()| self.read().space.free_rooms() > 0),
+        }
+    }
+
     /// Writes what changed. One thread does at a time.
     pub(super) fn checkpoint(&self) -> Result<(), TreeError> {
         let mut manifest = locked(&self.manifest);
         self.check_going()?;
+        self.check_lock()?;
         let (layer, mut free, runs, sequence, next_inode, inodes) = {
             let mut state = self.write();
             let State { table, tail, space } = &mut *state;

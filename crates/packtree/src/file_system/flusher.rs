@@ -21,7 +21,7 @@ impl Flusher {
         let (stop, stopped) = channel();
         let run = move || {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                if let Err(error) = engine.sync() {
+                if let Err(error) = engine.check_lock().and_then(|()| engine.sync()) {
                     // The next call that syncs or writes returns the error too.
                     tracing::warn!(place = %engine.place, %error, "the tree could not be flushed");
                     return;

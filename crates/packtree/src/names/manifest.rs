@@ -140,6 +140,11 @@ pub(crate) fn remove_others(disk: &dyn Disk, manifest: &Manifest) -> Result<(), 
     Ok(())
 }
 
+/// Whether a file of this name is one of those that hold the names of a tree.
+pub(crate) fn is_of_names(name: &str) -> bool {
+    [NAME, NEW].contains(&name) || number_of(name, "names-").or(number_of(name, "free-")).is_some()
+}
+
 fn number_of(name: &str, before: &str) -> Option<u64> {
     let digits = name.strip_prefix(before)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()

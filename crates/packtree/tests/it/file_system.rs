@@ -167,6 +167,8 @@ fn two_processes_are_refused_and_so_are_a_stranger_s_directory_and_a_later_forma
     std::fs::write(&head, &bytes).unwrap();
     assert!(matches!(open(), Err(TreeError::Version { version: 9, .. })));
     std::fs::remove_file(&head).unwrap();
+    assert!(matches!(open(), Err(TreeError::HeadMissing { .. })));
+    std::fs::remove_file(scratch.path().join("space")).unwrap();
     assert!(matches!(open(), Err(TreeError::NoTree { .. })));
 }
 

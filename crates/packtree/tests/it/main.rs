@@ -1,10 +1,12 @@
 //! A tree from outside: the seam's contract, what an opening finds, and what crashes and damage leave.
 
 mod crash;
+mod creation;
 mod damage;
 mod file_system;
 mod format;
 mod full;
+mod locking;
 mod nodes;
 mod scenario;
 mod threads;
