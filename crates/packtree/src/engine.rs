@@ -38,7 +38,8 @@ use crate::names::{BlockCache, Manifest};
 use crate::space::Space;
 use crate::table::{Blocks, Inode, Table};
 
-pub(crate) use contents::{Cached, piece_is_whole};
+pub(crate) use contents::{Cached, FILE_BYTES_MAX, piece_is_whole};
+pub(crate) use holding::Held;
 use looking::Fetches;
 use workers::Workers;
 

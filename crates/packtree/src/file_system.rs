@@ -24,6 +24,7 @@ use crate::nodes::TreeNodes;
 use crate::opening::{self, Opening};
 use crate::options::TreeOptions;
 use crate::replay::TreeFault;
+use crate::requests::Answering;
 use crate::table::{Body, Dangling, Inode, Kind, Listed, Name, Node, ROOT, Walked};
 use crate::time::now;
 use crate::version1;
@@ -40,8 +41,8 @@ const LISTED_AT_ONCE: usize = 1024;
 
 /// A tree, or a directory in it, as a [`FileSystem`]. It is closed when the last view and open file are gone.
 pub struct PackTree {
-    tree: Arc<Opened>,
-    root: Inode,
+    pub(crate) tree: Arc<Opened>,
+    pub(crate) root: Inode,
     /// Of the root, from the tree on.
     below: PathBuf,
     local: Option<PathBuf>,
@@ -54,9 +55,10 @@ pub(crate) struct Opened {
     place: PathBuf,
     faults: Vec<TreeFault>,
     unwritable: Option<DiskError>,
-    fsid: u64,
-    /// Of what is made by path: this process's.
-    owner: Owner,
+    pub fsid: u64,
+    /// Of what is made by path, or without an owner: this process's.
+    pub owner: Owner,
+    pub answering: Answering,
     closed: bool,
 }
 
@@ -92,7 +94,9 @@ impl PackTree {
         engine.merge_when_due();
         let owner = version1::own();
         let place = place.into();
-        let tree = Opened { engine, flusher, place, faults, unwritable, fsid, owner, closed: false };
+        let answering = Answering::new();
+        let tree =
+            Opened { engine, flusher, place, faults, unwritable, fsid, owner, answering, closed: false };
         Ok(Self { tree: Arc::new(tree), root: ROOT, below: PathBuf::new(), local: None })
     }
 
@@ -134,6 +138,21 @@ impl PackTree {
             Some(mut tree) => tree.end(),
             None => Ok(()),
         }
+    }
+
+    /// The same tree with its root at the directory `path`, which is held.
+    ///
+    /// # Errors
+    /// `NOENT`, `NOTDIR`, …
+    pub fn view(&self, path: &Path) -> Result<Self, FsError> {
+        let root = self.engine().look_mut(|state| {
+            let root = state.table.walk_to_directory(self.root, path)?;
+            state.table.hold(root);
+            Ok(root)
+        });
+        let root = root.map_err(|refusal| self.refused(FsOp::Open, path, refusal))?;
+        let (tree, below, local) = (self.tree.clone(), self.below.join(path), self.local.clone());
+        Ok(Self { tree, root, below, local })
     }
 
     fn engine(&self) -> &Engine {
@@ -358,14 +377,7 @@ impl FileSystem for PackTree {
     }
 
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
-        let root = self.engine().look_mut(|state| {
-            let root = state.table.walk_to_directory(self.root, path)?;
-            state.table.hold(root);
-            Ok(root)
-        });
-        let root = root.map_err(|refusal| self.refused(FsOp::Open, path, refusal))?;
-        let (tree, below, local) = (self.tree.clone(), self.below.join(path), self.local.clone());
-        Ok(Arc::new(Self { tree, root, below, local }))
+        Ok(Arc::new(self.view(path)?))
     }
 
     fn below_itself(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
@@ -463,7 +475,7 @@ pub(crate) fn renamable(
     }
 }
 
-fn attributes(inode: Inode, node: &Node, fsid: u64) -> Attributes {
+pub(crate) fn attributes(inode: Inode, node: &Node, fsid: u64) -> Attributes {
     let (links, size, used) = match &node.body {
         Body::Directory(directory) => (2 + directory.subdirectories, directory.names, 0),
         Body::Symlink(text) => (node.links, text.len() as u64, 0),

@@ -39,6 +39,7 @@ mod nodes;
 mod opening;
 mod options;
 mod replay;
+mod requests;
 mod space;
 mod table;
 mod time;

@@ -24,6 +24,7 @@ use crate::format::{Change, Record};
 use crate::table::{Body, Dangling, Inode, Listed, Node, ROOT};
 use crate::time::now;
 
+pub(crate) use names::named;
 pub use names::{NewKind, NewNode, RenameHow};
 pub use xattrs::XattrHow;
 

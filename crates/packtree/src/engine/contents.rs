@@ -26,7 +26,7 @@ pub(super) const PIECES_MAX: usize = 128;
 /// A file with more pieces has the last ones put together when it is appended to.
 const PIECES_FEW: usize = 8;
 /// Longest file: 16 TiB. Its pieces are listed in one value of a run.
-pub(super) const FILE_BYTES_MAX: u64 = 1 << 44;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 44;
 
 /// The piece read last through an open file.
 #[derive(Default)]

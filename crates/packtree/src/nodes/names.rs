@@ -198,7 +198,7 @@ impl TreeNodes {
 }
 
 /// What a name leads to, in a directory that must be there.
-fn named(state: &State, directory: Inode, name: &[u8]) -> Result<Option<Named>, Refusal> {
+pub(crate) fn named(state: &State, directory: Inode, name: &[u8]) -> Result<Option<Named>, Refusal> {
     if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
         return Err(Status::INVAL.into());
     }

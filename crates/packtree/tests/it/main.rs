@@ -8,5 +8,6 @@ mod format;
 mod full;
 mod locking;
 mod nodes;
+mod requests;
 mod scenario;
 mod threads;
