@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use disk::{Disk, DiskFile, DiskOpen};
 
+use crate::clean_stop;
 use crate::engine::piece_is_whole;
 use crate::error::{Refusal, TreeError};
-use crate::format::{BLOCK_BYTES, Named, decode_node};
+use crate::format::{BLOCK_BYTES, HEAD_BYTES, Named, RoomHead, VERSION, VERSION_1, decode_node};
 use crate::locking::TreeLock;
 use crate::names::{BlockCache, Faults, Key, Loader};
 use crate::opening::{Read, doubly_used, read};
@@ -39,6 +40,11 @@ pub struct TreeReport {
     pub unaccounted_bytes: u64,
     /// Whether writers were kept out meanwhile. Where the storage has no locks that a reader may take, none is taken.
     pub is_locked: bool,
+    /// Whether the tree was closed after it was written, if it ever was. After a kill or a power cut the journal ends at its first record that is
+    /// not whole, and damage there looks the same.
+    pub is_closed: bool,
+    /// What costs nothing that is known, but should not be.
+    pub notes: Vec<String>,
     /// What is damaged.
     pub faults: Vec<TreeFault>,
 }
@@ -63,10 +69,14 @@ struct Checker<'a> {
 /// When there is no tree, another process uses it, or the disk cannot be read.
 pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeReport, TreeError> {
     let lock = TreeLock::shared(disk)?;
-    let Read { table, file, faults, space, .. } =
-        read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
+    let found = read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
+    let damaged = damaged_rooms(&found)?;
+    let is_new = found.last() == 0 && damaged.is_empty();
+    let is_closed = is_new || clean_stop::read(disk, found.shape.id)?.is_some();
+    let notes = damaged.iter().map(|segment| room_note(*segment, is_closed)).collect();
+    let Read { table, file, faults, space, .. } = found;
     let _direct = BlockCache::directly(&table.blocks);
-    let report = TreeReport { is_locked: lock.is_held(), faults, ..TreeReport::default() };
+    let report = TreeReport { is_locked: lock.is_held(), is_closed, notes, faults, ..TreeReport::default() };
     let (counts, used, scratch, lost) = (Counts::default(), Vec::new(), Vec::new(), Faults::default());
     let mut checker = Checker { table: &table, file: &file, lost, report, counts, used, scratch };
     checker.scan(progress)?;
@@ -76,6 +86,32 @@ pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeRepo
     let mut report = checker.report;
     report.faults.extend(lost);
     Ok(report)
+}
+
+/// Segments whose rooms of the journal have heads that are neither unused nor whole. A head is in one sector, so a power cut leaves none
+/// of these; if the journal needed the room, its changes are missing, and only a tree that was closed says so by itself.
+fn damaged_rooms(found: &Read) -> Result<Vec<u32>, TreeError> {
+    let mut damaged = Vec::new();
+    let mut head = [0; HEAD_BYTES];
+    for segment in 0..found.space.segments {
+        let read = found.file.read_at(&mut head, found.shape.room_at(segment))?;
+        let is_unused = head[..read].iter().all(|byte| *byte == 0);
+        let is_whole = [VERSION_1, VERSION]
+            .iter()
+            .any(|version| RoomHead::decode(&head[..read], found.shape.id, *version).is_some());
+        if !is_unused && !is_whole {
+            damaged.push(segment);
+        }
+    }
+    Ok(damaged)
+}
+
+fn room_note(segment: u32, is_closed: bool) -> String {
+    let cost = match is_closed {
+        true => "the tree was closed, so what it held is not needed, or its loss is a fault",
+        false => "the tree was not closed, so the last changes may be missing",
+    };
+    format!("space: the head of the journal's room in segment {segment} is damaged; {cost}")
 }
 
 impl Checker<'_> {

@@ -28,6 +28,8 @@ const FIRST: Manifest =
     Manifest { sequence: 0, next_inode: 0, inodes: 0, next_number: 1, free_number: 0, runs: Vec::new() };
 /// A run that has the root alone is shorter, and so is one that was begun.
 const ROOT_RUN_BYTES_MAX: u64 = 1024;
+/// What a tree has that was opened and closed.
+const CLOSED: [&str; 2] = ["clean", "clean.new"];
 /// A creation makes `space` no longer than a segment can be.
 const UNUSED_BYTES_MAX: u64 = u32::MAX as u64;
 
@@ -95,11 +97,12 @@ pub(crate) fn write_names(
 fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
     let mut names = disk.names()?;
     names.retain(|name| name != LOCK);
-    let others = names.iter().any(|name| !is_of_creation(name));
-    if others || !disk.other_than_files()?.is_empty() {
+    let was_closed = names.iter().any(|name| CLOSED.contains(&&**name));
+    let is_known = |name: &String| is_of_creation(name) || CLOSED.contains(&&**name);
+    if !names.iter().all(is_known) || !disk.other_than_files()?.is_empty() {
         return Err(TreeError::NotEmpty { place: disk.place() });
     }
-    match is_unused(disk)? {
+    match !was_closed && is_unused(disk)? {
         true => Ok(names),
         false => Err(TreeError::HeadMissing { place: disk.place() }),
     }

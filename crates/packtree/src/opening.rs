@@ -62,6 +62,13 @@ pub(crate) struct Read {
     next_number: u64,
 }
 
+impl Read {
+    /// Number of the last change that counts.
+    pub(crate) fn last(&self) -> u64 {
+        self.replayed.last
+    }
+}
+
 /// Reads a tree, and adds what does not fit together to the faults.
 pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<Read, TreeError> {
     let (shape, version) = read_head(disk)?;

@@ -48,6 +48,8 @@ fn a_tree_that_lost_its_head_is_reported_and_never_made_again_nor_changed() {
     let kept = std::fs::read(&head).unwrap();
     std::fs::remove_file(&head).unwrap();
     assert_eq!(presence(scratch.path()), Presence::HeadMissing);
+    let refused = PackTree::create(&*disk(&scratch), &SMALL);
+    assert!(matches!(refused, Err(TreeError::HeadMissing { .. })), "{refused:?}");
     // Also without the file that no creation makes.
     std::fs::remove_file(away).unwrap();
     assert_eq!(presence(scratch.path()), Presence::HeadMissing);
