@@ -163,6 +163,10 @@ impl PackTree {
         self.tree.place.join(&self.below).join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    pub(crate) fn refused_write(&self, path: &Path, refusal: Refusal) -> FsError {
+        self.refused(FsOp::Write, path, refusal)
+    }
+
     fn refused(&self, op: FsOp, path: &Path, refusal: impl Into<Refusal>) -> FsError {
         failed(op, self.path(path), refusal.into())
     }

@@ -40,6 +40,7 @@ mod opening;
 mod options;
 mod replay;
 mod requests;
+mod salvage;
 mod space;
 mod table;
 mod time;
@@ -55,3 +56,4 @@ pub use nodes::{
 };
 pub use options::TreeOptions;
 pub use replay::TreeFault;
+pub use salvage::{SalvageError, Salvaged, salvage};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use files::{Access, FileSystem, Status};
-use packtree::{PackTree, TreeError, TreeReport, check};
+use packtree::{PackTree, SalvageError, TreeError, TreeReport, check, salvage};
 use testkit::SimulatedDisk;
 
 use crate::scenario::{SMALL, There, all, files_of_names, opened, pattern, write};
@@ -92,8 +92,13 @@ fn a_damaged_record_of_the_journal_costs_its_change_and_the_rest_can_be_read() {
 
 /// What a look at each of the files finds, without a panic.
 fn looked_at(tree: &PackTree) -> (usize, usize) {
+    looked_at_but(tree, usize::MAX)
+}
+
+/// As [`looked_at`], without the file of one number.
+fn looked_at_but(tree: &PackTree, left_out: usize) -> (usize, usize) {
     let (mut there, mut refused) = (0, 0);
-    for number in 0..700 {
+    for number in (0..700).filter(|number| *number != left_out) {
         let path = format!("directory/file-{number}");
         match tree.stat(Path::new(&path)) {
             Ok(_) => {
@@ -227,6 +232,96 @@ fn changes_over_a_damaged_block_lose_nothing_that_is_still_readable() {
     for number in (0..3000).step_by(37) {
         assert!(crate::scenario::read(&tree, &format!("later/file-{number}")) == pattern(10, number));
     }
+}
+
+/// Symptom: after a kill a damaged head of the last room looked like a power cut, and `check` found nothing.
+#[test]
+fn a_damaged_head_of_a_room_is_noted_and_so_is_a_tree_that_was_not_closed() {
+    let closed = machine();
+    assert!(report(&closed).is_closed && report(&closed).notes.is_empty());
+    let machine = SimulatedDisk::new("machine");
+    PackTree::create(&machine, &SMALL).unwrap();
+    assert!(report(&machine).is_closed, "it was never written");
+    let tree = opened(Arc::new(machine.clone()));
+    write(&tree, "file", b"1");
+    let killed = machine.process_end();
+    assert!(!report(&killed).is_closed && report(&killed).notes.is_empty());
+    assert!(killed.flip("space", 20 * 8));
+    let found = report(&killed);
+    // As if nothing had been written: only the note is left to say otherwise.
+    assert!(found.notes[0].contains("the last changes may be missing"), "{:?}", found.notes);
+    assert_eq!((found.files, found.faults), (0, Vec::new()));
+}
+
+fn copied(from: &PackTree) -> (PackTree, Vec<String>) {
+    let to = SimulatedDisk::new("copy");
+    PackTree::create(&to, &SMALL).unwrap();
+    let tree = opened(Arc::new(to.clone()));
+    let faults = salvage(from, &tree, &mut |_, _| ()).unwrap().faults;
+    tree.close().unwrap();
+    assert_eq!(report(&to).faults, []);
+    (opened(Arc::new(to)), faults.into_iter().map(|fault| fault.what).collect())
+}
+
+/// A tree without the inode numbers, which a copy has of its own.
+fn without_numbers(tree: &PackTree) -> Vec<(String, There)> {
+    let numberless = |there| match there {
+        There::File { links, mtime, bytes, .. } => There::File { inode: 0, links, mtime, bytes },
+        other => other,
+    };
+    all(tree).into_iter().map(|(path, there)| (path, numberless(there))).collect()
+}
+
+#[test]
+fn the_copy_of_a_tree_is_the_same_and_is_made_into_an_empty_one_only() {
+    let machine = machine();
+    let tree = opened(Arc::new(machine));
+    tree.link(Path::new("directory/file-5"), Path::new("directory/another-name")).unwrap();
+    tree.symlink(Path::new("directory/file-5"), Path::new("link")).unwrap();
+    let mut file = tree.create(Path::new("holes")).unwrap();
+    file.seek(100_000).unwrap();
+    crate::scenario::write_all(&mut *file, b"behind a hole");
+    drop(file);
+    let (copy, faults) = copied(&tree);
+    assert_eq!(faults, [""; 0]);
+    assert!(without_numbers(&copy) == without_numbers(&tree), "the copy is another tree");
+    let again = salvage(&tree, &copy, &mut |_, _| ());
+    assert!(matches!(again, Err(SalvageError::NotEmpty { .. })));
+}
+
+#[test]
+fn a_copy_has_all_that_can_be_read_of_a_damaged_tree_and_says_what_is_missing() {
+    let machine = machine();
+    let bytes = machine.bytes("space").unwrap();
+    let wanted = pattern(100 + 333, 333);
+    let at = bytes.windows(wanted.len()).position(|window| *window == *wanted).expect("stored as it is");
+    assert!(machine.flip("space", at as u64 * 8 + 100));
+    // A block of names or inodes too: of the longest run.
+    let length_of = |name: &String| machine.bytes(name).unwrap().len() as u64;
+    let runs = files_of_names(&machine).into_iter().filter(|name| name.starts_with("names-"));
+    let run = runs.max_by_key(length_of).expect("there is a run");
+    assert!(machine.flip(&run, length_of(&run) / 2 * 8));
+    let before = machine.bytes("space").unwrap();
+    let tree = opened(Arc::new(machine.process_end()));
+    let (there, refused) = looked_at_but(&tree, 333);
+    assert!(refused > 0, "the run has no damage");
+    let (copy, faults) = copied(&tree);
+    let is_reported = |what: &str| faults.iter().any(|fault| fault.contains(what));
+    // Unless it was in that block itself.
+    let is_named = is_reported("file-333: bytes 0 to 433 are damaged");
+    assert!(is_named || tree.stat(Path::new("directory/file-333")).is_err(), "{faults:?}");
+    assert!(is_reported("the block of names at byte"), "{faults:?}");
+    let mut whole = 0;
+    for (path, there) in all(&copy) {
+        let There::File { bytes, .. } = there else { continue };
+        let number: usize = path.rsplit('-').next().and_then(|number| number.parse().ok()).expect("file-N");
+        let is_zeros = bytes.iter().all(|byte| *byte == 0);
+        assert!(bytes == pattern(100 + number, number as u64) || is_zeros, "{path}");
+        whole += usize::from(!is_zeros);
+    }
+    assert_eq!(whole, there);
+    assert!(whole > 450, "{whole} whole");
+    assert!(machine.bytes("space").unwrap() == before, "the damaged tree was changed");
 }
 
 #[test]
