@@ -79,7 +79,7 @@ bench: ## the figures: object sets, bare loops beside generator and spool; libnf
 # All at once: one package after another would build what they share anew for each choice of features.
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test --workspace --bench object_sets --bench bare_loop --bench unbatch --bench layers --bench hit_ratio \
-		--bench rates --bench full --bench hit --bench sockets --bench capacity
+		--bench rates --bench full --bench hit --bench sockets --bench capacity --bench names
 
 soak-stackfs: ## the stackable file system for longer (root): a million operations, 300,000 articles
 	CRUMB_FSX_OPERATIONS=1000000 $(CARGO) test --no-fail-fast -p stackfs --test posix
