@@ -65,7 +65,8 @@ pub(crate) struct Engine {
     /// As in `writing`, to be looked at without the lock.
     written: AtomicU64,
     syncing: Mutex<Syncing>,
-    synced: Condvar,
+    /// For syncs of an even and of an odd number.
+    synced: [Condvar; 2],
     growing: Mutex<()>,
     /// The last one that was written.
     manifest: Mutex<Manifest>,
@@ -96,6 +97,12 @@ struct Written {
 struct Syncing {
     durable: u64,
     running: bool,
+    /// Counts syncs that began.
+    round: u64,
+    /// What the one that runs makes durable, as far as it is known yet.
+    covers: u64,
+    /// Threads that wait for a sync of an even and of an odd number.
+    waiting: [usize; 2],
 }
 
 impl State {
@@ -154,8 +161,8 @@ impl Engine {
             state: RwLock::new(found.state),
             writing: Mutex::new(Written { sequence: last, changed: last, marked: 0 }),
             written: AtomicU64::new(last),
-            syncing: Mutex::new(Syncing { durable: last, running: false }),
-            synced: Condvar::new(),
+            syncing: Mutex::new(Syncing { durable: last, ..Syncing::default() }),
+            synced: [Condvar::new(), Condvar::new()],
             growing: Mutex::new(()),
             manifest: Mutex::new(found.manifest),
             merging: Mutex::new(false),
@@ -265,20 +272,46 @@ impl Engine {
     fn sync_to(&self, sequence: u64) -> Result<(), TreeError> {
         let mut syncing = locked(&self.syncing);
         while syncing.durable < sequence {
-            self.check_going()?;
+            self.check_going().inspect_err(|_| self.synced.iter().for_each(Condvar::notify_all))?;
             if syncing.running {
-                syncing = self.synced.wait(syncing).unwrap_or_else(PoisonError::into_inner);
+                syncing = self.wait(syncing, sequence);
                 continue;
             }
             syncing.running = true;
+            syncing.round += 1;
             drop(syncing);
             let outcome = self.sync_all_written();
             syncing = locked(&self.syncing);
             syncing.running = false;
-            self.synced.notify_all();
+            self.wake(&syncing, outcome.is_err());
             syncing.durable = outcome?;
         }
         Ok(())
+    }
+
+    /// Waits for the sync that runs, if it began after this record was written, or else for the next one.
+    fn wait<'a>(&self, mut syncing: MutexGuard<'a, Syncing>, sequence: u64) -> MutexGuard<'a, Syncing> {
+        let round = if sequence <= syncing.covers { syncing.round } else { syncing.round + 1 };
+        let group = (round % 2) as usize;
+        syncing.waiting[group] += 1;
+        syncing = self.synced[group].wait(syncing).unwrap_or_else(PoisonError::into_inner);
+        syncing.waiting[group] -= 1;
+        // Woken to run the next sync, and needs none: another of those who wait runs it.
+        if !syncing.running && syncing.durable >= sequence && syncing.waiting[group] > 0 {
+            self.synced[group].notify_one();
+        }
+        syncing
+    }
+
+    /// A sync has ended: all whose records it made durable are woken, and of those who need another, one, which runs it.
+    fn wake(&self, syncing: &Syncing, is_over: bool) {
+        let group = (syncing.round % 2) as usize;
+        self.synced[group].notify_all();
+        if is_over {
+            self.synced[1 - group].notify_all();
+        } else {
+            self.synced[1 - group].notify_one();
+        }
     }
 
     /// One sync; returns up to which record all is durable now.
@@ -286,6 +319,7 @@ impl Engine {
         let last = self.read().tail.last;
         self.hand_over(last)?;
         let written = *locked(&self.writing);
+        locked(&self.syncing).covers = written.sequence;
         self.stopping(self.file.sync())?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.write();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use files::{Access, FileSystem, SyncScope};
 use packtree::{PackTree, TreeOptions, check};
+use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
 use crate::scenario::{SMALL, append, disk, mixed, opened, pattern, read, scratch, write, write_all};
 
@@ -32,6 +33,56 @@ fn eight_threads_find_what_they_wrote_while_others_write_sync_and_checkpoint() {
     tree.close().unwrap();
     assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, []);
     compare(&opened(disk(&scratch)), &models);
+}
+
+#[test]
+fn sixty_four_threads_that_sync_each_file_all_return_and_a_power_cut_loses_none() {
+    let machine = SimulatedDisk::new("machine");
+    PackTree::create(&machine, &SMALL).unwrap();
+    let tree = opened(std::sync::Arc::new(machine.clone()));
+    std::thread::scope(|scope| {
+        for thread in 0..64_u64 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for number in 0..40_u64 {
+                    let mut file = tree.create(Path::new(&format!("{thread}-{number}"))).unwrap();
+                    write_all(&mut *file, &pattern(50, thread << 8 | number));
+                    file.sync(SyncScope::All).unwrap();
+                }
+            });
+        }
+    });
+    let after = machine.power_cut(7);
+    assert_eq!(check(&after.process_end(), |_, _| ()).unwrap().faults, []);
+    let tree = opened(std::sync::Arc::new(after));
+    for (thread, number) in (0..64_u64).flat_map(|thread| (0..40_u64).map(move |number| (thread, number))) {
+        assert!(read(&tree, &format!("{thread}-{number}")) == pattern(50, thread << 8 | number));
+    }
+}
+
+#[test]
+fn when_a_sync_fails_every_thread_that_waits_for_one_returns_an_error() {
+    let machine = SimulatedDisk::new("machine");
+    PackTree::create(&machine, &SMALL).unwrap();
+    let tree = opened(std::sync::Arc::new(machine.clone()));
+    machine.fail(DiskOperation::Sync, Some("space"), 200, 1, DiskFault::SyncLost);
+    let failed: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16_u64)
+            .map(|thread| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let synced = |number| {
+                        let mut file = tree.create(Path::new(&format!("{thread}-{number}")))?;
+                        file.write(b"1").and_then(|_| file.sync(SyncScope::All))
+                    };
+                    (0..).find(|number| synced(*number).is_err()).expect("it ends")
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect()
+    });
+    assert_eq!(failed.len(), 16);
+    assert!(tree.sync_all().is_err());
 }
 
 fn worked(tree: &PackTree, thread: u64) -> HashMap<String, Vec<u8>> {
