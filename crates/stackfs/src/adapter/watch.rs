@@ -99,13 +99,15 @@ impl Watcher {
 
     /// Until the mount has ended.
     pub(super) fn run(mut self) {
-        if let Err(error) = self.watch() {
+        let outcome = self.watch();
+        self.watched.over();
+        // After the mount's end the kernel has dropped everything itself.
+        if let Err(error) = outcome {
             tracing::warn!(
                 "changes below are not watched any more, so names and attributes are cached for 1 s again: {error}"
             );
+            self.drop_all();
         }
-        self.watched.over();
-        self.drop_all();
     }
 
     fn watch(&mut self) -> io::Result<()> {
