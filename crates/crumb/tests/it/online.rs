@@ -150,8 +150,11 @@ struct Acknowledged {
 fn work(at: &Path, worker: u64, next: &AtomicU64, acknowledged: &Mutex<Acknowledged>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        let name =
-            if number % 5 == 0 { format!("w{worker}-{number}") } else { format!("{worker}{number:06}") };
+        let name = if number.is_multiple_of(5) {
+            format!("w{worker}-{number}")
+        } else {
+            format!("{worker}{number:06}")
+        };
         let content = format!("of worker {worker}, number {number}");
         if fs::write(at.join(&name), &content).is_err() {
             return;
