@@ -79,11 +79,14 @@ impl PackTree {
     }
 }
 
+/// Cookie, name, inode.
+type Found = (u64, Box<[u8]>, Inode);
+
 /// The entries of the lowest cookies behind one.
 struct First {
     behind: u64,
     wanted: usize,
-    found: Vec<(u64, Box<[u8]>, Inode)>,
+    found: Vec<Found>,
     /// How many there are in all.
     all: usize,
 }
@@ -107,7 +110,7 @@ impl First {
         }
     }
 
-    fn sorted(mut self) -> (Vec<(u64, Box<[u8]>, Inode)>, usize) {
+    fn sorted(mut self) -> (Vec<Found>, usize) {
         self.cut();
         self.found.sort_unstable();
         (self.found, self.all)
