@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Tools::find ── fastrm, batcher, rnews, … by their own inn.conf, LD_LIBRARY_PATH set
-//! Inn::start_in ── innd, traditional spool, no overview; Inn::stop ── InnRecord: log, history, spool counted
+//! Inn::start_in ── innd, traditional spool, no overview (start_with: CNFS or timecaf); Inn::stop ── InnRecord: log, history, spool counted
 //! Wire ── articles as TAKETHIS commands made beforehand; Inn::take ── all of them at once, replies counted
 //! ```
 //!
@@ -31,6 +31,20 @@ pub struct InnTools {
     prefix: PathBuf,
 }
 
+/// How the server stores articles.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InnStorage {
+    /// `tradspool`: a file for each article, a link for each further group.
+    Traditional,
+    /// `cnfs`: one cyclic buffer of this size, allocated before the start.
+    Cnfs {
+        /// Its size.
+        bytes: u64,
+    },
+    /// `timecaf`: articles that arrive within about four minutes share a file.
+    Timecaf,
+}
+
 /// What writes `inn.conf` and the files beside it.
 struct Layout<'a> {
     tools: &'a InnTools,
@@ -38,9 +52,12 @@ struct Layout<'a> {
     root: &'a Path,
     /// The articles, in it or elsewhere.
     articles: &'a Path,
+    storage: InnStorage,
 }
 
 const VERSION: &str = "2.7.1";
+/// CNFSPASIZ: innd ends without a word when the path of a cyclic buffer has as many bytes.
+const CYCBUFF_PATH_MAX: usize = 64;
 const PROGRAMS: &str = "usr/lib/news/bin";
 
 impl InnTools {
@@ -80,7 +97,7 @@ impl InnTools {
         articles: &Path,
         groups: &[String],
     ) -> Result<PathBuf, String> {
-        let layout = Layout { tools: self, root: folder, articles };
+        let layout = Layout { tools: self, root: folder, articles, storage: InnStorage::Traditional };
         let conf = layout.write(groups)?;
         let map: String = groups
             .iter()
@@ -138,7 +155,22 @@ impl Layout<'_> {
         );
         written(&conf, &settings)?;
         let etc = |name: &str, text: &str| written(&self.root.join("etc").join(name), text);
-        etc("storage.conf", "method tradspool {\n    newsgroups: *\n    class: 0\n}\n")?;
+        let buffer = self.root.join("ring");
+        let (method, more, buffers) = match self.storage {
+            InnStorage::Traditional => ("tradspool", "", String::new()),
+            InnStorage::Timecaf => ("timecaf", "", String::new()),
+            InnStorage::Cnfs { bytes } => {
+                if buffer.as_os_str().len() >= CYCBUFF_PATH_MAX {
+                    return Err(format!("{}: too long a path for a cyclic buffer", buffer.display()));
+                }
+                allocated(&buffer, bytes)?;
+                let (path, kilobytes) = (buffer.display(), bytes / 1024);
+                let text = format!("cycbuff:ONE:{path}:{kilobytes}\nmetacycbuff:ALL:ONE\n");
+                ("cnfs", "    options: ALL\n", text)
+            }
+        };
+        etc("storage.conf", &format!("method {method} {{\n    newsgroups: *\n    class: 0\n{more}}}\n"))?;
+        etc("cycbuff.conf", &buffers)?;
         // The same work as ours: a batch file for one peer, `f` feed.
         etc("newsfeeds", "ME:*::\ndownstream:*,!junk:Tf,Wn:\n")?;
         etc(
@@ -146,9 +178,7 @@ impl Layout<'_> {
             "streaming: true\nmax-connections: 8\npeer ME {\n    hostname: \"localhost, 127.0.0.1\"\n}\n",
         )?;
         etc("expire.ctl", "/remember/:11\n*:A:1:10:never\n")?;
-        for empty in
-            ["control.ctl", "moderators", "distrib.pats", "readers.conf", "cycbuff.conf", "localgroups"]
-        {
+        for empty in ["control.ctl", "moderators", "distrib.pats", "readers.conf", "localgroups"] {
             etc(empty, "")?;
         }
         let mut active = String::new();
@@ -199,6 +229,15 @@ fn news_user() -> Result<(u32, u32), String> {
     let mut numbers =
         line.into_iter().flat_map(|line| line.split(':').skip(1).map_while(|field| field.parse().ok()));
     numbers.next().zip(numbers.next()).ok_or_else(|| "there is no user news, which innd runs as".to_owned())
+}
+
+/// A file of zeros with its blocks, as the manual has it made by dd.
+fn allocated(path: &Path, bytes: u64) -> Result<(), String> {
+    let made = fs::File::create(path).and_then(|file| {
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+        Ok(())
+    });
+    made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn made(dir: &Path) -> Result<(), String> {

@@ -39,7 +39,7 @@ pub use disk::{DiskFault, DiskOperation, LocalDisk, STOPPED, SimulatedDisk};
 pub use ganesha::Ganesha;
 pub use golden::Golden;
 pub use held_disk::{Held, HeldDisk};
-pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
+pub use inn::{Inn, InnCpu, InnRecord, InnStorage, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, HeldUp, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;

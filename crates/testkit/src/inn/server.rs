@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{InnRecord, InnTools, Layout, Taken, Wire, give_to_news};
+use super::{InnRecord, InnStorage, InnTools, Layout, Taken, Wire, give_to_news};
 
 /// A running server with an empty spool.
 pub struct Inn {
@@ -39,6 +39,11 @@ impl Inn {
     /// Starts a server below a new directory in `parent`, which the user `news` must be able to pass, with these groups.
     /// An error text says why it cannot be had: not there, not root, no user `news`, did not start.
     pub fn start_in(parent: &Path, groups: &[String]) -> Result<Self, String> {
+        Self::start_with(InnStorage::Traditional, parent, groups)
+    }
+
+    /// As [`Inn::start_in`], with articles stored in this way.
+    pub fn start_with(storage: InnStorage, parent: &Path, groups: &[String]) -> Result<Self, String> {
         let tools = InnTools::find()?;
         if fs::metadata("/proc/self").map_or(true, |meta| meta.uid() != 0) {
             return Err("innd runs as the user news, and only root can start it so".to_owned());
@@ -47,7 +52,7 @@ impl Inn {
         let folder = folder.map_err(|error| format!("{}: {error}", parent.display()))?;
         let root = folder.path();
         let articles = root.join("spool/articles");
-        let conf = Layout { tools: &tools, root, articles: &articles }.write(groups)?;
+        let conf = Layout { tools: &tools, root, articles: &articles, storage }.write(groups)?;
         // makedbz becomes the user news as innd does.
         give_to_news(root)?;
         let made = tools.command("makedbz", &conf).args(["-i", "-o", "-s", HISTORY_LINES]).output();
