@@ -35,6 +35,17 @@ pub struct TransportOptions {
     pub threads: Option<NonZeroUsize>,
 }
 
+impl TransportOptions {
+    /// For storage whose calls block.
+    fn of_workers(&self) -> DirectoryTransportOptions {
+        let mut workers = DirectoryTransportOptions::default();
+        if let Some(threads) = self.threads {
+            (workers.threads, workers.threads_max) = (threads.get(), threads.get());
+        }
+        workers
+    }
+}
+
 /// Opens the storage. Completions carry times of `clock`.
 pub fn open_transport(
     target: &Target,
@@ -44,13 +55,8 @@ pub fn open_transport(
     match target {
         Target::Null => Ok(Box::new(NullTransport::new(clock.clone()))),
         Target::Directory(path) => {
-            let mut directory = DirectoryTransportOptions::default();
-            if let Some(threads) = options.threads {
-                (directory.threads, directory.threads_max) = (threads.get(), threads.get());
-            }
-            let transport =
-                DirectoryTransport::open(path, directory, clock.clone()).with_context(|| cannot_use(path))?;
-            Ok(Box::new(transport))
+            let transport = DirectoryTransport::open(path, options.of_workers(), clock.clone());
+            Ok(Box::new(transport.with_context(|| cannot_use(path))?))
         }
         Target::Nfs(nfs) => {
             let client = ClientOptions {
@@ -66,12 +72,7 @@ pub fn open_transport(
             };
             Ok(said_when_slow(&target.to_string(), || nfs::client::connect(nfs, &client, clock.clone()))?)
         }
-        Target::Pack(_) => {
-            let wrong = anyhow!(
-                "{target}: a packed store answers one call after the other; name a directory or an nfs:// target"
-            );
-            Err(wrong.context(BadUsage))
-        }
+        Target::Pack(path) => open_packed_transport(path, &options.of_workers(), clock),
     }
 }
 
@@ -140,13 +141,48 @@ fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
     crate::verbs::pack::place::open_file_system(path)
 }
 
+#[cfg(feature = "pack")]
+fn open_packed_transport(
+    path: &Path,
+    workers: &DirectoryTransportOptions,
+    clock: &Clock,
+) -> anyhow::Result<Box<dyn Transport>> {
+    crate::verbs::pack::tree::open_transport(path, workers, clock.clone())
+}
+
+/// Whether a target `pack:path` takes many requests at a time.
+#[cfg(feature = "pack")]
+pub fn takes_requests(path: &Path) -> bool {
+    crate::verbs::pack::tree::is_at_or_in_tree(path)
+}
+
 #[cfg(not(feature = "pack"))]
 fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
+    Err(built_without(path))
+}
+
+#[cfg(not(feature = "pack"))]
+fn open_packed_transport(
+    path: &Path,
+    _: &DirectoryTransportOptions,
+    _: &Clock,
+) -> anyhow::Result<Box<dyn Transport>> {
+    Err(built_without(path))
+}
+
+/// Whether a target `pack:path` takes many requests at a time.
+#[cfg(not(feature = "pack"))]
+pub fn takes_requests(_: &Path) -> bool {
+    false
+}
+
+#[cfg(not(feature = "pack"))]
+fn built_without(path: &Path) -> anyhow::Error {
     let wrong = anyhow!(
         "pack:{}: this crumb was built without packed stores; build it with `--features pack`",
         path.display()
     );
-    Err(wrong.context(BadUsage))
+    wrong.context(BadUsage)
 }
 
 /// Looks whether a directory that is to be measured is there; of other targets nothing is known without opening them.

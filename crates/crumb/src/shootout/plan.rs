@@ -13,6 +13,7 @@ use super::side::Side;
 use crate::context::Context;
 use crate::forecast::{Forecast, OPERATIONS_PER_SEC, span};
 use crate::layout::{counted, wrapped};
+use crate::openers::takes_requests;
 use crate::verbs::run::cell::{self, Cell, Supplies};
 
 /// All of it.
@@ -195,8 +196,10 @@ impl Plan {
 }
 
 fn planned(row: &Row, side: &Side) -> anyhow::Result<Planned> {
-    if let (Target::Pack(_), "fstress") = (&side.target, row.benchmark.as_str()) {
-        let why = "this workload keeps many requests under way, and a packed store answers one call after the other";
+    if let (Target::Pack(path), "fstress") = (&side.target, row.benchmark.as_str())
+        && !takes_requests(path)
+    {
+        let why = "this workload keeps many requests under way, which a store of objects does not take; a file tree does (`crumb pack create DIR --tree`)";
         return Ok(Planned::Impossible(why.to_owned()));
     }
     let words: Vec<String> =

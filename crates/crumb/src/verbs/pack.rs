@@ -19,11 +19,12 @@ mod get;
 mod ls;
 mod member;
 mod object;
+mod owner;
 pub mod place;
 mod put;
 mod remove;
 mod stat;
-mod tree;
+pub mod tree;
 
 use std::path::Path;
 

@@ -74,6 +74,37 @@ fn ganesha_bears_every_workload_over_tcp_and_udp_without_an_error() {
 }
 
 #[test]
+fn a_file_tree_takes_every_ready_made_workload_without_an_error_and_is_empty_afterwards() {
+    let scratch = scratch();
+    let tree = scratch.path().join("tree");
+    let crumb = |args: &[&str]| {
+        let output = Command::cargo_bin("crumb").expect("the binary is built").args(args).output();
+        let output = output.expect("crumb starts");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let shown = tree.to_str().expect("a path of letters");
+    crumb(&["pack", "create", shown, "--tree"]);
+    let target = format!("pack:{shown}");
+    for workload in fstress::Workload::builtin_names() {
+        let (files, size) = match workload {
+            "database" | "p2p" => ("12", "4MiB"),
+            _ => ("200", "8KiB"),
+        };
+        let flags =
+            ["-w", workload, "--rate", "100", "--measure", "1s", "--files", files, "--file-size", size];
+        assert_everything_succeeded(&fstress(&target, &flags));
+    }
+    // As fast as it can be, with cuts and syncs.
+    let fast = ["-w", "mail", "--rate", "max", "--outstanding", "16", "--measure", "1s", "--files", "100"];
+    assert_everything_succeeded(&fstress(&target, &fast));
+    let report = crumb(&["pack", "check", shown, "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!((&report["names"], &report["directories"]), (&0.into(), &0.into()), "file sets are removed");
+    assert_eq!(report["faults"].as_array().map(Vec::len), Some(0), "{report}");
+}
+
+#[test]
 fn a_run_repeated_with_the_same_seed_issues_the_same_operations_on_a_real_server() {
     let scratch = scratch();
     let Some(ganesha) = Ganesha::needed(scratch.path()) else { return };

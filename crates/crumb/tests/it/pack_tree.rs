@@ -52,6 +52,55 @@ fn a_damaged_tree_is_reported_can_be_read_and_takes_nothing_more() {
     assert!(found.contains("the rest can be read"), "{found}");
     let said = bench.crumb(&["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"]);
     assert!(said.code != 0 && said.err.contains("can only be read"), "{}", said.err);
+    // A copy of what can be read is a whole tree.
+    let refused = bench.fails(2, &["pack", "repair", "store"]);
+    assert!(refused.contains("--to NEW"), "{refused}");
+    let reported = bench.fails(1, &["pack", "repair", "store", "--to", "copy"]);
+    assert!(reported.contains("store is as it was"), "{reported}");
+    let copy = json(&bench.fine(&["pack", "check", "copy", "--json"]));
+    assert!(copy["files"].as_u64() >= whole["files"].as_u64().map(|files| files - 2), "{whole}, {copy}");
+    assert_eq!(copy["faults"].as_array().map(Vec::len), Some(0), "{copy}");
+    assert!(fs::read(bench.path("store/names")).unwrap() == bytes, "the damaged tree was changed");
+}
+
+#[test]
+fn a_lost_head_and_an_unfinished_creation_are_named_and_the_latter_is_made_good() {
+    let bench = with_tree();
+    bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"]);
+    fs::rename(bench.path("store/tree"), bench.path("head")).unwrap();
+    for args in [
+        &["pack", "check", "store"][..],
+        &["pack", "create", "store", "--tree"],
+        &["pack", "ls", "store"],
+        &["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"],
+        &["run", "fstress", "pack:store", "--rate", "10"],
+    ] {
+        let refused = bench.fails(1, args);
+        assert!(refused.contains("the head of a file tree, its file `tree`, is missing"), "{refused}");
+    }
+    fs::rename(bench.path("head"), bench.path("store/tree")).unwrap();
+    bench.fine(&["pack", "check", "store"]);
+    // What a kill leaves before the head is there.
+    bench.fine(&["pack", "create", "killed", "--tree"]);
+    fs::remove_file(bench.path("killed/tree")).unwrap();
+    let refused = bench.fails(1, &["pack", "check", "killed"]);
+    assert!(refused.contains("`crumb pack create killed --tree` makes it"), "{refused}");
+    bench.fine(&["pack", "create", "killed", "--tree"]);
+    bench.fine(&["pack", "check", "killed"]);
+}
+
+#[test]
+fn fstress_says_what_it_needs_where_no_tree_is() {
+    let bench = with_tree();
+    bench.fine(&["pack", "create", "objects", "--size", "64M"]);
+    for (target, wanted) in [
+        ("pack:objects", "which a packed store of objects does not take; a file tree does"),
+        ("pack:missing", "missing --tree` makes one"),
+    ] {
+        let refused = bench.fails(2, &["run", "fstress", target, "--rate", "10"]);
+        assert!(refused.contains(wanted), "{refused}");
+    }
+    assert!(!bench.path("missing").exists());
 }
 
 #[test]

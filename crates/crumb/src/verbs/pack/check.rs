@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::place::Place;
 use super::{close_after, tree, write_json};
 use crate::context::Context;
-use crate::exit::ExitStatus;
+use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
 use crate::output::{Destination, destination, note, print};
 use crate::progress::Progress;
@@ -32,15 +32,21 @@ pub struct CheckArgs {
 }
 
 /// Verify, delete damaged objects and rewrite damaged indexes; other objects stay as they are. Faults that could not be
-/// repaired are reported and give exit code 1.
+/// repaired are reported and give exit code 1. Of a file tree, copy what can be read into a new one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  crumb pack repair /srv/objects")]
+  crumb pack repair /srv/objects
+  A file tree:
+    crumb pack repair /srv/spool --to /srv/spool-repaired")]
 pub struct RepairArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
+
+    /// For a file tree, and needed there: directory of the new tree, empty or missing. The old one is not changed
+    #[arg(long, value_name = "NEW")]
+    to: Option<PathBuf>,
 
     /// Print JSON; with --json=FILE write it to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
@@ -137,6 +143,14 @@ fn report_json(report: &CheckReport) -> Value {
 
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if packtree::is_tree(&args.store) {
+        return tree::repair(&args.store, args.to.as_deref(), args.json.as_ref(), context);
+    }
+    if args.to.is_some() {
+        let wrong =
+            anyhow!("{}: --to is for file trees; objects are repaired in place", args.store.display());
+        return Err(wrong.context(BadUsage));
+    }
     let (place, moved) = Place::read_to_repair(&args.store)?;
     let store = place.open(OpenOptions { move_aside: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);

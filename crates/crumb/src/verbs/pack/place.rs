@@ -13,6 +13,7 @@ use packfs::{PackFs, VolumeList, VolumesError, make_directory};
 use packstore::{Fault, OpenOptions, Store, StoreOptions};
 use report::bytes_text;
 
+use super::owner::say_owner;
 use super::{tree, with_usage_marked};
 use crate::exit::BadUsage;
 use crate::quantities::size;
@@ -83,6 +84,9 @@ impl Place {
 
     /// As [`VolumeList::open`].
     pub fn open(&self, options: OpenOptions) -> anyhow::Result<Store> {
+        if !options.read_only {
+            self.directories().into_iter().for_each(say_owner);
+        }
         self.0.open(options).map_err(told_of_volumes)
     }
 
@@ -149,8 +153,9 @@ fn told_of_volumes(error: VolumesError) -> anyhow::Error {
 pub fn open_file_system(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if let Some(tree) = tree::open_at_or_above(&path)? {
-        return Ok(tree);
+        return Ok(Arc::new(tree));
     }
+    tree::refuse_remains(&path)?;
     let is_empty = match fs::read_dir(&path) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -1,16 +1,21 @@
-//! File trees (`packtree`): the kind of store that `create --tree` makes, that targets `pack:/path` open, and that `check` looks at.
+//! File trees (`packtree`): the kind of store that `create --tree` makes, that targets `pack:/path` open, that `check` looks at, and that
+//! `repair` copies.
+
+mod repair;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use disk::LocalDisk;
-use files::FileSystem;
+use files::{DirectoryTransport, DirectoryTransportOptions, Transport};
 use packfs::make_directory;
-use packtree::{PackTree, TreeOptions, TreeReport};
+use packtree::{PackTree, Presence, TreeError, TreeOptions, TreeReport};
+use quanta::Clock;
 use report::bytes_text;
 use serde_json::json;
 
+use super::owner::say_owner;
 use super::write_json;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
@@ -18,9 +23,12 @@ use crate::layout::{counted, wrapped};
 use crate::output::{Destination, note, print};
 use crate::progress::Progress;
 
+pub use repair::repair;
+
 /// Makes an empty tree.
 pub fn create(directory: &Path, json: Option<&Destination>, context: &Context) -> anyhow::Result<ExitStatus> {
     make_directory(directory)?;
+    say_owner(directory);
     let options = TreeOptions::default();
     PackTree::create(&LocalDisk::open(directory)?, &options)?;
     if let Some(json) = json {
@@ -37,7 +45,7 @@ pub fn create(directory: &Path, json: Option<&Destination>, context: &Context) -
 /// Says that a directory has a tree, to verbs that work on objects.
 pub fn refuse(directory: &Path) -> anyhow::Result<()> {
     if !packtree::is_tree(directory) {
-        return Ok(());
+        return refuse_remains(directory);
     }
     let wrong = anyhow!(
         "{}: holds a file tree and no objects; `crumb pack check` and targets pack:{0} take it",
@@ -46,9 +54,32 @@ pub fn refuse(directory: &Path) -> anyhow::Result<()> {
     Err(wrong.context(BadUsage))
 }
 
-/// The tree that a path is, or is in, as a file system that begins there.
-pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<Arc<dyn FileSystem>>> {
-    let Some(directory) = path.ancestors().find(|above| packtree::is_tree(above)) else { return Ok(None) };
+/// Says that a directory has parts of a tree, and what to do: it is not to be taken for an empty one, nor for a store.
+pub fn refuse_remains(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    match packtree::presence(directory) {
+        Presence::Tree | Presence::Nothing => Ok(()),
+        Presence::HeadMissing => Err(TreeError::HeadMissing { place: shown.to_string() }.into()),
+        Presence::Unfinished => bail!(
+            "{shown}: a file tree was to be made there, and that did not end; `crumb pack create {shown} --tree` makes it"
+        ),
+    }
+}
+
+/// The directory of the tree that a path is, or is in.
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|above| packtree::is_tree(above))
+}
+
+/// Whether a path is a tree, or is in one.
+pub fn is_at_or_in_tree(path: &Path) -> bool {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    directory_of(&path).is_some()
+}
+
+/// The tree that a path is, or is in, as seen from there.
+pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<PackTree>> {
+    let Some(directory) = directory_of(path) else { return Ok(None) };
     let disk = Arc::new(LocalDisk::open(directory)?);
     let tree = PackTree::open(disk, &TreeOptions::default(), format!("pack:{}", directory.display()))?;
     let tree = tree.lying_at(directory.to_owned());
@@ -58,9 +89,40 @@ pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<Arc<dyn FileSystem
             directory.display(),
             first.what
         );
+    } else if let Some(why) = tree.unwritable() {
+        tracing::warn!("{}: can only be read: {}", directory.display(), why.source);
+    } else {
+        say_owner(directory);
     }
     let inside = path.strip_prefix(directory).context("the path of a tree")?;
-    if inside.as_os_str().is_empty() { Ok(Some(Arc::new(tree))) } else { Ok(Some(tree.below(inside)?)) }
+    if inside.as_os_str().is_empty() { Ok(Some(tree)) } else { Ok(Some(tree.view(inside)?)) }
+}
+
+/// The tree of a target `pack:path` for many requests at a time. Worker threads make its blocking calls.
+///
+/// # Errors
+/// When there is none: a store of objects has no handles.
+pub fn open_transport(
+    path: &Path,
+    options: &DirectoryTransportOptions,
+    clock: Clock,
+) -> anyhow::Result<Box<dyn Transport>> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    refuse_remains(&path)?;
+    let Some(tree) = open_at_or_above(&path)? else {
+        let shown = path.display();
+        let wrong = match path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            true => anyhow!(
+                "pack:{shown}: fstress keeps many requests under way, which a packed store of objects does not take; a file tree does: `crumb pack create DIR --tree` makes one in an empty directory"
+            ),
+            false => {
+                anyhow!("pack:{shown}: no file tree is there; `crumb pack create {shown} --tree` makes one")
+            }
+        };
+        return Err(wrong.context(BadUsage));
+    };
+    let transport = DirectoryTransport::over(Arc::new(tree), &path, options, clock)?;
+    Ok(Box::new(transport))
 }
 
 /// Compares everything with its checksums.
@@ -77,26 +139,40 @@ pub fn check(directory: &Path, json: Option<&Destination>, context: &Context) ->
             context,
             &json!({
                 "names": report.names, "files": report.files, "directories": report.directories,
-                "bytes": report.bytes, "faults": faults,
+                "bytes": report.bytes, "faults": faults, "notes": report.notes,
+                "locked": report.is_locked, "closed": report.is_closed,
             }),
         )?;
     } else {
         print(&report.faults.iter().map(|fault| format!("{}\n", fault.what)).collect::<String>())?;
+        let notes = report.notes.iter().map(String::as_str).chain(not_closed(&report));
+        notes.for_each(|text| note(context, wrapped("", text).trim_end()));
         note(context, wrapped("", &text(&report)).trim_end());
     }
     match report.faults.len() {
         0 => Ok(ExitStatus::Fine),
         count => Err(anyhow!(
-            "{}: {}; the rest can be read, from pack:{0}, and nothing can be written",
+            "{}: {}; the rest can be read, from pack:{0}, and nothing can be written; `crumb pack repair {0} --to NEW` copies what can be read into a new tree",
             directory.display(),
             counted(count, "fault", "faults")
         )),
     }
 }
 
+fn not_closed(report: &TreeReport) -> Option<&'static str> {
+    (!report.is_closed).then_some(
+        "not closed since it was written (a kill, or a power cut): the journal ends at its first record that is not whole, and damage there looks the same",
+    )
+}
+
 fn text(report: &TreeReport) -> String {
+    let unlocked = if report.is_locked {
+        ""
+    } else {
+        "; not locked, as this storage has no lock for readers: faults may be changes made meanwhile"
+    };
     format!(
-        "{} with {} and {}, {} read, {}",
+        "{} with {} and {}, {} read, {}{unlocked}",
         counted(report.files as usize, "file", "files"),
         counted(report.names as usize, "name", "names"),
         counted(report.directories as usize, "directory", "directories"),

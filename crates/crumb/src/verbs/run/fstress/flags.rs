@@ -28,7 +28,8 @@ use crate::waiting::WaitArgs;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FstressArgs {
-    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or `null:` for no storage at all
+    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, a file tree (pack:/path, made by `crumb pack create
+    /// --tree`), or `null:` for no storage at all
     pub(super) target: Target,
 
     /// Workload: a built-in name (`crumb workload list`), a TOML file, or a directory of value:weight files
@@ -108,7 +109,7 @@ pub struct FstressArgs {
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU16>)]
     connections: Option<NonZeroU16>,
 
-    /// Worker threads for a directory target [default: four for each processor, and up to 256 when requests wait]
+    /// Worker threads for a directory or a file tree [default: four for each processor, and up to 256 when requests wait]
     #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub(super) threads: Option<NonZeroUsize>,
 
@@ -220,7 +221,7 @@ impl FstressArgs {
         let mut targets = sides.variants.iter().map(|variant| &variant.target);
         let any = |is: fn(&Target) -> bool| sides.variants.iter().any(|variant| is(&variant.target));
         let nfs = any(|target| matches!(target, Target::Nfs(_)));
-        let directory = any(|target| matches!(target, Target::Directory(_)));
+        let local = any(|target| matches!(target, Target::Directory(_) | Target::Pack(_)));
         let udp = targets.any(|target| match target {
             Target::Nfs(nfs) => nfs.proto.or(self.proto) == Some(NfsProto::Udp),
             _ => false,
@@ -228,7 +229,7 @@ impl FstressArgs {
         let closed = self.rate == "max";
         for (flag, is_given, has_use, is_for) in [
             ("--outstanding", self.outstanding.is_some(), closed, "--rate max"),
-            ("--threads", self.threads.is_some(), directory, "a directory"),
+            ("--threads", self.threads.is_some(), local, "a directory or a file tree"),
             ("--proto", self.proto.is_some(), nfs, "an nfs:// target"),
             ("--connections", self.connections.is_some(), nfs, "an nfs:// target"),
             ("--reconnect-timeout", self.reconnect_timeout.is_some(), nfs, "an nfs:// target"),
