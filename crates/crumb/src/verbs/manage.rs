@@ -22,17 +22,19 @@ use crate::signals;
 
 /// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Works while the tree is not mounted, or with --online while it is, and in use. Each entry is moved by one rename and keeps its inode; nothing is copied.
+/// Stop the programs that use DIR before, or give --online and a path of the mount. Afterwards programs have to use the mount: below
+/// it, entries lie in subdirectories. Each entry is moved by one rename and keeps its inode; nothing is copied.
 /// After a kill the same command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManageArgs {
-    /// Directories of the lower tree; with --online, of a mount
+    /// Directories to spread: of the tree below the mount, or of the mount itself with --online
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
-    /// Digits of 123456 that name its subdirectory: 345, 34/56, 56/34, 456; or hash:2, for names that are not numbers
-    /// [default: 345; an interrupted conversion keeps its own]
+    /// In which subdirectory an entry lies: 345 takes the third to fifth of the last six digits of a number (987654 lies in 765); so do
+    /// 34/56, 56/34 and 456; hash:2 suits names that are not numbers, such as mail and cache files [default: 345; an interrupted conversion
+    /// keeps its own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 

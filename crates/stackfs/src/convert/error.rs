@@ -24,7 +24,7 @@ pub(crate) fn mended_by(path: &Path, marked: bool) -> String {
 #[non_exhaustive]
 pub enum ConvertError {
     /// Not there, not a directory, not to be opened.
-    #[error("{path}: cannot be opened as a directory; name a directory of the lower tree", path = path.display())]
+    #[error("{path}: cannot be opened as a directory; name a directory of the tree below", path = path.display())]
     Open {
         /// What was named.
         path: PathBuf,
