@@ -1,4 +1,5 @@
-//! A tree of files in few files: names in a journal and in sorted runs, contents as checksummed pieces; behind the seam `FileSystem`, and by inode number.
+//! A tree of files in few files: names in a journal and in sorted runs, contents as checksummed pieces; behind the seam
+//! `FileSystem`, and by inode number.
 //!
 //! ```text
 //! FileSystem call --> PackTree --> Engine: table (changes in memory over sorted runs `names-N`)
