@@ -373,8 +373,7 @@ impl Tree {
         {
             let path = std::fs::read_link(hidden::by_descriptor(opened)).unwrap_or_default();
             tracing::error!(
-                "{0} is half converted and is not shown: `crumb {verb} --online` on it in the mount finishes it, or unmount, then \
-                 `crumb {verb} {0}`",
+                "{0} is half converted and is not shown: unmount, then `crumb {verb} {0}` finishes it",
                 path.display()
             );
             self.nodes.set_kind(id, Kind::Unreadable);

@@ -10,7 +10,6 @@ mod differential;
 mod half_converted;
 mod lifecycle;
 mod listing;
-mod online;
 mod reopening;
 mod ring;
 mod scene;
