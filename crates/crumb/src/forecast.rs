@@ -110,6 +110,11 @@ impl Forecast {
             .join("; ")
     }
 
+    /// Looks whether the directory is there that files would be made in. A proxy is no directory.
+    fn look(&self) -> anyhow::Result<()> {
+        if self.bytes.is_some() { directory_is_there(&self.target) } else { Ok(()) }
+    }
+
     /// How long it takes.
     fn time(&self) -> Option<String> {
         let timed = match (self.seconds, self.operations) {
@@ -246,7 +251,7 @@ pub fn show(
         let dry = DryRun { dry_run: true, runs_max, total, sides: forecasts, writes };
         let json = serde_json::to_string_pretty(&dry).context("cannot write the forecast as JSON")? + "\n";
         write_to(path, &json)?;
-        forecasts.iter().try_for_each(|forecast| directory_is_there(&forecast.target))?;
+        forecasts.iter().try_for_each(Forecast::look)?;
         return Ok(ExitStatus::Fine);
     }
     let mut text: String = forecasts.iter().map(Forecast::lines).collect();
@@ -266,7 +271,7 @@ pub fn show(
         text.push_str(&named("  writes", &writes.join(", ")));
     }
     print(&text)?;
-    forecasts.iter().try_for_each(|forecast| directory_is_there(&forecast.target))?;
+    forecasts.iter().try_for_each(Forecast::look)?;
     if !context.quiet {
         say("Nothing was done; leave out --dry-run to run it.");
     }
@@ -299,7 +304,10 @@ mod tests {
     #[test]
     fn a_closed_loop_says_the_rate_that_its_time_supposes() {
         let forecast = Forecast { operations: Some(6000), ..Forecast::default() };
-        assert_eq!(forecast.totals(), "6,000 operations, 6s at 1,000 a second");
+        assert_eq!(
+            forecast.totals(),
+            "6,000 operations, as fast as the target answers (6s at 1,000 a second)"
+        );
         assert_eq!(Forecast::default().totals(), "");
     }
 }

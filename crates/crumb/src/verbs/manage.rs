@@ -32,7 +32,7 @@ pub struct ManageArgs {
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
-    /// In which subdirectory an entry lies: 345 takes the third to fifth of the last six digits of a number (987654 lies in 765); so do
+    /// Subdirectory in which an entry lies: 345 takes the third to fifth of the last six digits of a number (987654 lies in 765); so do
     /// 34/56, 56/34 and 456; hash:2 suits names that are not numbers, such as mail and cache files [default: 345; an interrupted conversion
     /// keeps its own]
     #[arg(long, value_name = "LAYOUT")]
