@@ -76,12 +76,16 @@ pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeRepo
     let notes = damaged.iter().map(|segment| room_note(*segment, is_closed)).collect();
     let Read { table, file, faults, space, .. } = found;
     let _direct = BlockCache::directly(&table.blocks);
+    let is_free_known = faults.is_empty();
     let report = TreeReport { is_locked: lock.is_held(), is_closed, notes, faults, ..TreeReport::default() };
     let (counts, used, scratch, lost) = (Counts::default(), Vec::new(), Vec::new(), Faults::default());
     let mut checker = Checker { table: &table, file: &file, lost, report, counts, used, scratch };
     checker.scan(progress)?;
     checker.missing();
-    checker.blocks(&space);
+    // Where it is not known what is free, nothing can be compared with it.
+    if is_free_known {
+        checker.blocks(&space);
+    }
     let lost = checker.lost.into_inner().into_iter().map(|fault| TreeFault { what: damage(&fault) });
     let mut report = checker.report;
     report.faults.extend(lost);

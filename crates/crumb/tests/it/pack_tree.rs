@@ -43,11 +43,11 @@ fn a_damaged_tree_is_reported_can_be_read_and_takes_nothing_more() {
         "{whole}"
     );
     assert_eq!(whole["faults"].as_array().map(Vec::len), Some(0), "{whole}");
-    // A record of the checkpoint.
-    let mut bytes = fs::read(bench.path("store/names")).unwrap();
+    // What says which runs of names count.
+    let mut bytes = fs::read(bench.path("store/manifest")).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
-    fs::write(bench.path("store/names"), &bytes).unwrap();
+    fs::write(bench.path("store/manifest"), &bytes).unwrap();
     let found = bench.fails(1, &["pack", "check", "store"]);
     assert!(found.contains("the rest can be read"), "{found}");
     let said = bench.crumb(&["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"]);
@@ -60,7 +60,7 @@ fn a_damaged_tree_is_reported_can_be_read_and_takes_nothing_more() {
     let copy = json(&bench.fine(&["pack", "check", "copy", "--json"]));
     assert!(copy["files"].as_u64() >= whole["files"].as_u64().map(|files| files - 2), "{whole}, {copy}");
     assert_eq!(copy["faults"].as_array().map(Vec::len), Some(0), "{copy}");
-    assert!(fs::read(bench.path("store/names")).unwrap() == bytes, "the damaged tree was changed");
+    assert!(fs::read(bench.path("store/manifest")).unwrap() == bytes, "the damaged tree was changed");
 }
 
 #[test]

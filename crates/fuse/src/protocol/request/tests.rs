@@ -171,7 +171,7 @@ fn an_ioctl_that_could_reach_any_memory_is_not_taken() {
 /// Every operation with as few bytes as it can have: the fixed arguments, and names where it has some.
 #[test]
 fn fixed_arguments_are_as_long_as_the_ring_hands_them_over() {
-    for opcode in (1..=47).filter(|opcode| !matches!(opcode, 7 | 19 | 31..=34 | 37 | 40 | 41)) {
+    for opcode in (1..=47).filter(|opcode| !matches!(opcode, 7 | 19 | 31..=33 | 37 | 40 | 41)) {
         let whole = body(&[&vec![0; argument_bytes(opcode)], b"a\0b\0"]);
         assert!(parsed(opcode, &whole).is_ok(), "{opcode}: {:?}", parsed(opcode, &whole));
         let bytes = argument_bytes(opcode);
@@ -180,7 +180,7 @@ fn fixed_arguments_are_as_long_as_the_ring_hands_them_over() {
             assert!(parsed(opcode, &whole[..bytes - 9]).is_err(), "{opcode} needs its arguments");
         }
     }
-    for unknown in [0, 7, 19, 31, 32, 33, 34, 37, 40, 41, 48, 4096, u32::MAX] {
+    for unknown in [0, 7, 19, 31, 32, 33, 37, 40, 41, 48, 4096, u32::MAX] {
         assert_eq!(parsed(unknown, &[0; 256]), Err(Malformed::Unknown), "{unknown}");
         assert_eq!(argument_bytes(unknown), 0);
     }
