@@ -138,11 +138,6 @@ impl Tree {
         Self { unopened: Unopened::new(files, directories), ..self }
     }
 
-    /// Held while a hidden directory is made.
-    pub(crate) fn hiding(&self) -> std::sync::MutexGuard<'_, ()> {
-        nodes::lock(&self.hiding)
-    }
-
     /// Whether the lower tree's file system may itself lie on another one, as the kernel counts it.
     pub(crate) fn is_over_a_stack(&self) -> bool {
         const STACKED: [i64; 3] = [OVERLAYFS, ECRYPTFS, FUSE];
@@ -373,7 +368,8 @@ impl Tree {
         {
             let path = std::fs::read_link(hidden::by_descriptor(opened)).unwrap_or_default();
             tracing::error!(
-                "{0} is half converted and is not shown: unmount, then `crumb {verb} {0}` finishes it",
+                "{0} is half converted and is not shown: unmount, then `crumb {verb} {0}` finishes it, or `crumb {verb} --online` on \
+                 its path in the mount",
                 path.display()
             );
             self.nodes.set_kind(id, Kind::Unreadable);

@@ -167,7 +167,7 @@ pub enum ConvertError {
         mountpoint: PathBuf,
     },
     /// The mount is being ended.
-    #[error("{path}: the mount that shows it is ending; run this again on the tree below", path = path.display())]
+    #[error("{path}: the mount that shows it is ending; run this again without --online", path = path.display())]
     Ending {
         /// What was named.
         path: PathBuf,

@@ -41,7 +41,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Statx, Timespec, Timestamps, UTIME_OMIT}
 use rustix::io::Errno;
 
 use super::gate::{Gates, Passed};
-use super::hidden::{make_hidden, top_of};
+use super::hidden::top_of;
 use super::holders::is_removed;
 use super::nodes::{ByInode, Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED};
@@ -416,10 +416,7 @@ impl Tree {
         };
         match self.holder_at(conversion, side, name) {
             Err(Errno::NOENT) => {
-                let _hiding = lock(&self.hiding);
-                let (root, like) = (conversion.root_of(side)?, &*conversion.directory);
-                let strict = self.identity.is_privileged();
-                self.with_descriptors(|| make_hidden(root, like, &path, strict, &self.identity))?;
+                self.make_level(conversion.root_of(side)?, &conversion.directory, &path)?;
                 self.holder_at(conversion, side, name)
             }
             other => other,

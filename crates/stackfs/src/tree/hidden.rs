@@ -105,6 +105,14 @@ impl Tree {
         self.with_descriptors(|| make_hidden(managed, managed, &path, strict, &self.identity))
     }
 
+    /// Makes the hidden directory at `path` below `root`, a directory under conversion or its staging directory. The lock is not held
+    /// any more when this returns: opening a hidden directory takes it, where its owner is another.
+    pub(crate) fn make_level(&self, root: &OwnedFd, managed: &OwnedFd, path: &[u8]) -> Done<()> {
+        let _hiding = lock(&self.hiding);
+        let strict = self.identity.is_privileged();
+        self.with_descriptors(|| make_hidden(root, managed, path, strict, &self.identity))
+    }
+
     /// Whether a managed directory is empty and unmarked.
     fn is_bare(&self, inside: &Inside<'_>) -> Done<bool> {
         let unmarked = managed::layout_mark(&inside.directory).map_err(|_| Errno::IO)?.is_none();
@@ -274,7 +282,7 @@ fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd)
 /// Makes the hidden directory at `path` below `root`, and the one above it; `root` is the managed directory or its staging
 /// directory. With root's rights (`strict`), it is made as the managed directory's owner: there is never one of root's in
 /// its place, which somebody else could have put there.
-pub(crate) fn make_hidden(
+fn make_hidden(
     root: &OwnedFd,
     managed: &OwnedFd,
     path: &[u8],

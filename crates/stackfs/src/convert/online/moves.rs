@@ -22,7 +22,6 @@ use crate::convert::{ConvertError, TIMES_FILE, Work};
 use crate::online::Run;
 use crate::tree::Tree;
 use crate::tree::converting::{Conversion, Side};
-use crate::tree::hidden::make_hidden;
 
 /// How long moves go into one transaction of a journal. A program that changes the same directory waits until it is written.
 const FLUSH_EVERY: Duration = Duration::from_millis(200);
@@ -453,9 +452,7 @@ impl Leaves {
             let staging = conversion.staging()?;
             let opened = match tree.open_hidden(staging, leaf, OFlags::PATH) {
                 Err(Errno::NOENT) => {
-                    let _hiding = tree.hiding();
-                    let strict = tree.identity.is_privileged();
-                    make_hidden(staging, &conversion.directory, leaf, strict, &tree.identity)?;
+                    tree.make_level(staging, &conversion.directory, leaf)?;
                     tree.open_hidden(staging, leaf, OFlags::PATH)?
                 }
                 opened => opened?,
