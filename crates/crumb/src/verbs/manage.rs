@@ -22,13 +22,13 @@ use crate::signals;
 
 /// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Works while the tree is not mounted: stop the programs that use DIR before. Afterwards programs have to use the mount: below
+/// Stop the programs that use DIR before, or give --online and a path of the mount. Afterwards programs have to use the mount: below
 /// it, entries lie in subdirectories. Each entry is moved by one rename and keeps its inode; nothing is copied.
 /// After a kill the same command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManageArgs {
-    /// Directories to spread, of the tree below the mount
+    /// Directories to spread: of the tree below the mount, or of the mount itself with --online
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
@@ -38,8 +38,8 @@ pub struct ManageArgs {
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
-    /// Not offered yet: convert while programs use it, DIR being a path in a mount; the program that serves the mount converts it
-    #[arg(long, hide = true, conflicts_with = "dry_run")]
+    /// Convert while programs use it: DIR is a path in a mount, and the program that serves the mount converts it
+    #[arg(long, conflicts_with = "dry_run")]
     online: bool,
 
     /// Print what would be done, or why it would be refused; change nothing
@@ -57,8 +57,12 @@ Examples:
     crumb advise /news
   Then:
     crumb mount /news /mnt/news
+  While it is mounted and in use (as root, or as the user of both mount and directory):
+    crumb manage --online /mnt/news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
+With --online too: until then programs see the whole directory, but the next mount
+shows it only when it is finished. If this program is killed, the conversion continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.

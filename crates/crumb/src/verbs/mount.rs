@@ -127,7 +127,9 @@ fn serve(
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch(), mount.online());
     if let Err(error) = &control {
-        tracing::warn!("`crumb mount --stats` will not find this mount: {error:#}");
+        tracing::warn!(
+            "`crumb mount --stats` and `crumb manage --online` will not find this mount: {error:#}"
+        );
     }
     // Without a reader of the line it serves all the same.
     let announced = ready(&mount);

@@ -24,6 +24,7 @@ mod mark;
 mod metrics_page;
 mod mount;
 mod netnews;
+mod online;
 mod overhead;
 mod pack;
 mod pack_tree;

@@ -10,6 +10,7 @@ mod differential;
 mod half_converted;
 mod lifecycle;
 mod listing;
+mod online;
 mod reopening;
 mod ring;
 mod scene;
