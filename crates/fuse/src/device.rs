@@ -81,7 +81,13 @@ impl Device {
     pub fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()> {
         let bytes = parts[0].len() + parts[1].len();
         // Without a number it is a notice, and the error is which one.
-        self.write(&out_header(0, code, bytes), parts)
+        let header = out_header(0, code, bytes);
+        loop {
+            match self.write(&header, parts) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     pub fn reply(&self, unique: u64, error: i32, parts: [&[u8]; 2]) -> io::Result<()> {

@@ -18,7 +18,6 @@ use std::thread::JoinHandle;
 
 use crate::device::{self, Device};
 use crate::filesystem::{Filesystem, KernelConfig, Request};
-use crate::notify::Notifier;
 use crate::protocol::{self, Agreed, Errno, Header, InitFlags, MAJOR, Operation};
 use crate::ring::{self, Prepared};
 
@@ -247,11 +246,6 @@ impl BackgroundSession {
     /// Whether all threads have ended, which they do with the mount.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
-    }
-
-    /// Sends notices to the kernel.
-    pub fn notifier(&self) -> Notifier {
-        Notifier::new(self.device.clone())
     }
 
     /// Waits until all threads have ended.

@@ -12,7 +12,6 @@ mod backings;
 mod believed;
 mod choice;
 mod mounting;
-mod notices;
 mod readers;
 mod requests;
 mod session;

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
-use super::notices::Notices;
+use fuse::{INodeNo, Notifier};
+
 use crate::mount::options::Timeouts;
 use crate::tree::nodes::Kind;
 use crate::tree::{Entry, Tree};
@@ -33,7 +34,7 @@ pub(super) struct Believed {
 
 /// What the watcher and the threads that serve requests share.
 pub(super) struct Watched {
-    pub(super) notices: Notices,
+    pub(super) notices: Notifier,
     /// Raised whenever anybody but this mount has changed the file system.
     generation: AtomicU64,
     /// Changes are read.
@@ -72,7 +73,7 @@ impl Drop for Registered {
 }
 
 impl Watched {
-    pub(super) fn new(notices: Notices) -> Self {
+    pub(super) fn new(notices: Notifier) -> Self {
         Self {
             notices,
             generation: AtomicU64::new(1),
@@ -183,7 +184,7 @@ impl Believed {
             && tree.nodes.doubt(id)
         {
             // ENOENT: the kernel has forgotten it.
-            let _ = watched.notices.inode(id, false);
+            let _ = watched.notices.inval_inode(INodeNo(id), false);
         }
     }
 }

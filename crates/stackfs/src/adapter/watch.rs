@@ -11,19 +11,21 @@
 //! any more, the kernel drops everything that it believes for long.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fuse::{INodeNo, Notifier};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use sys::changes::{Change, Changes};
 
 use super::Shared;
 use super::believed::Watched;
-use super::notices::Notices;
 use crate::tree::Tree;
 use crate::tree::nodes::Kind;
 
@@ -84,7 +86,7 @@ impl Watcher {
         }
         let changes = Changes::of(shared.tree.root().as_fd())?;
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let watched = Arc::new(Watched::new(Notices::new(connection)));
+        let watched = Arc::new(Watched::new(Notifier::new(connection)));
         let (shared, its_end) = (Arc::clone(shared), WatchEnd(Arc::clone(&end)));
         let watcher = Self {
             changes,
@@ -131,7 +133,7 @@ impl Watcher {
     /// Finds out whether the kernel can drop all names at once.
     fn probe_epochs(&self) {
         if !self.watched.has_epochs.load(Ordering::SeqCst) {
-            let has_epochs = self.watched.notices.epoch().is_ok();
+            let has_epochs = self.watched.notices.increment_epoch().is_ok();
             self.watched.has_epochs.store(has_epochs, Ordering::SeqCst);
         }
     }
@@ -180,13 +182,13 @@ impl Watcher {
             *repeats += 1;
             *repeats <= REPEATS_MAX
                 && nodes.kind(*id).is_some()
-                && notices.inode(*id, true) == Err(Errno::NOENT)
+                && is_unknown(notices.inval_inode(INodeNo(*id), true))
         });
         for (directory, name) in &batch.names {
-            let _ = notices.entry(*directory, name);
+            let _ = notices.inval_entry(INodeNo(*directory), OsStr::from_bytes(name));
         }
         for (id, contents) in batch.inodes {
-            if nodes.doubt(id) && notices.inode(id, contents) == Err(Errno::NOENT) {
+            if nodes.doubt(id) && is_unknown(notices.inval_inode(INodeNo(id), contents)) {
                 self.early.insert(id, 0);
             }
         }
@@ -195,14 +197,19 @@ impl Watcher {
     /// The kernel believes nothing any more.
     fn drop_all(&self) {
         let (notices, nodes) = (&self.watched.notices, &self.shared.tree.nodes);
-        let by_name = notices.epoch().is_err();
+        let by_name = notices.increment_epoch().is_err();
         for (id, place) in nodes.doubt_all() {
             if by_name {
-                let _ = notices.entry(place.parent, &place.name);
+                let _ = notices.inval_entry(INodeNo(place.parent), OsStr::from_bytes(&place.name));
             }
-            let _ = notices.inode(id, true);
+            let _ = notices.inval_inode(INodeNo(id), true);
         }
     }
+}
+
+/// Whether a notice was about something that the kernel does not have.
+fn is_unknown(noticed: io::Result<()>) -> bool {
+    noticed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 impl Batch {
