@@ -9,4 +9,5 @@ pub(super) mod output;
 pub(super) mod progress;
 pub(super) mod screen;
 pub(super) mod slow_server;
+pub(super) mod summary;
 pub(super) mod tables;
