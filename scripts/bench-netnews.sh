@@ -10,31 +10,7 @@ real=../shared/data/usenet-1993.tar.zst
 [ "$(id -u)" = 0 ] || { echo "an image of its own needs root; cargo bench -p netnews does without" >&2; exit 1; }
 bench=$(cargo bench -q -p netnews --bench unbatch --no-run --message-format=json 2>/dev/null |
     sed -n 's/.*"executable":"\([^"]*unbatch[^"]*\)".*/\1/p' | tail -1)
-work=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" crumb-bench.XXXXXX)
-running=
-clean_up() {
-    if [ -n "$running" ]; then
-        kill "$running" 2>/dev/null && wait "$running" 2>/dev/null || true
-        # A benchmark that is killed does not stop its innd.
-        local server
-        for server in "$work"/ext4/*/*/run/innd.pid; do
-            [ ! -e "$server" ] || kill "$(cat "$server")" 2>/dev/null || true
-        done
-    fi
-    if mountpoint -q "$work/ext4"; then
-        umount "$work/ext4" || umount -l "$work/ext4"
-    fi
-    rm -rf "$work"
-}
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-# innd becomes the user news and must get in.
-chmod 755 "$work"
-mkdir "$work/ext4"
-truncate -s 4G "$work/image"
-mkfs.ext4 -q -F "$work/image"
-mount -o loop,nodiscard "$work/image" "$work/ext4"
+. scripts/image-for-inn.sh
 
 in_turns() {
     # In the background and waited for: a signal that comes to this script alone is heard at once.

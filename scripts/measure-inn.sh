@@ -33,31 +33,7 @@ if [ -z "${BESIDE_INN:-}" ]; then
 fi
 [ -x "$BESIDE_INN" ] || { echo "the benchmark was not built: cargo bench -p crumb --bench beside_inn --no-run says why" >&2; exit 1; }
 mkdir -p "$out"
-work=$(mktemp -d -p /dev/shm crumb-inn.XXXXXX)
-running=
-clean_up() {
-    if [ -n "$running" ]; then
-        kill "$running" 2>/dev/null && wait "$running" 2>/dev/null || true
-        # A benchmark that is killed does not stop its innd.
-        local server
-        for server in "$work"/ext4/*/*/run/innd.pid; do
-            [ ! -e "$server" ] || kill "$(cat "$server")" 2>/dev/null || true
-        done
-    fi
-    if mountpoint -q "$work/ext4"; then
-        umount "$work/ext4" || umount -l "$work/ext4"
-    fi
-    rm -rf "$work"
-}
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-# innd becomes the user news and must get in.
-chmod 755 "$work"
-mkdir "$work/ext4"
-truncate -s 4G "$work/image"
-mkfs.ext4 -q -F "$work/image"
-mount -o loop,nodiscard "$work/image" "$work/ext4"
+. scripts/image-for-inn.sh
 {
     uname -r
     grep -m1 'model name' /proc/cpuinfo
