@@ -190,7 +190,7 @@ impl TreeNodes {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// `INVAL` when it is none, `STALE` when it is gone.
+    /// `INVAL` when it is not one, `STALE` when it is gone.
     pub fn readlink(&self, inode: u64) -> Result<Box<[u8]>, NodeError> {
         match &self.done(self.node(inode))?.body {
             Body::Symlink(text) => Ok(text.clone()),

@@ -28,7 +28,7 @@ struct BackingMap {
 /// request was read.
 ///
 /// # Errors
-/// When `connection` is none, or `device` has one already.
+/// When `connection` is not a connection, or `device` has one already.
 pub fn join(device: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> io::Result<()> {
     let source = connection.as_raw_fd() as u32;
     // SAFETY: the kernel reads four bytes of `source`, which lives, and keeps no address.

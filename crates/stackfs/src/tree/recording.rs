@@ -196,7 +196,7 @@ impl Cursor {
         self.recent.push_back((self.position, self.at));
     }
 
-    /// Goes behind the record of this position; false when there is none.
+    /// Goes behind the record of this position; false when no record has it.
     fn seek(&mut self, position: u64) -> Done<bool> {
         if let Some(known) = self.recent.iter().rev().find(|(known, _)| *known == position) {
             (self.position, self.at) = *known;

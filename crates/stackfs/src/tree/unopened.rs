@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Always holds: a file whose last name was removed through the mount keeps a descriptor for as long as the kernel knows
-//! it, and its removal fails when there is none left. All other descriptors here can be given up at any time. A listing
+//! it, and its removal fails when no descriptor is left. All other descriptors here can be given up at any time. A listing
 //! is left here only until something in its directory changes through the mount.
 //! Locks: three, each a leaf; what they held is closed after them.
 

@@ -84,7 +84,7 @@ fn an_operation_costs_as_many_requests_as_the_kernel_needs_and_options_save_some
     assert_requests([4, 1, 0, 1, 2], |options| options);
     let noxattr = |options: StackOptions| StackOptions { extended: false, access_lists: false, ..options };
     assert_requests([3, 1, 0, 1, 2], noxattr);
-    // Nobody but root may enter, who may do everything.
+    // Only root may enter, and root may do everything.
     let alone = |options: StackOptions| StackOptions { allow_other: false, ..options };
     assert_requests([3, 1, 0, 1, 1], alone);
     assert_requests([2, 1, 0, 1, 1], |options| alone(noxattr(options)));
@@ -113,7 +113,7 @@ fn the_lower_file_system_says_what_a_lone_user_may_do() {
     }
     assert!(std::env::set_current_dir(scene.at("")).is_ok());
     std::env::set_current_dir("/").unwrap();
-    // Nobody else comes in.
+    // No other user comes in.
     use std::os::unix::process::CommandExt as _;
     fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();

@@ -101,7 +101,7 @@ pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<PackTree>> {
 /// The tree of a target `pack:path` for many requests at a time. Worker threads make its blocking calls.
 ///
 /// # Errors
-/// When there is none: a store of objects has no handles.
+/// When there is no tree: a store of objects has no handles.
 pub fn open_transport(
     path: &Path,
     options: &DirectoryTransportOptions,
