@@ -272,6 +272,11 @@ pub fn times(said: &str, what: &str) -> usize {
     said.matches(what).count()
 }
 
+/// How many results were shown: the lines that begin with a verdict. Remarks may name it as well.
+pub fn verdicts(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("Verdict ")).count()
+}
+
 /// How many causes of the end name this rank. That it was late, which a busy machine brings about, is no cause.
 pub fn blamed(said: &str, rank: &str) -> usize {
     let is_cause = |line: &&str| line.starts_with("error:") || line.trim_start().starts_with("because:");

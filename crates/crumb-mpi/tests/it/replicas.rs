@@ -10,7 +10,7 @@ use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times};
+use crate::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times, verdicts};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ fn ranks_of_postmark_do_what_as_many_threads_of_one_process_do() {
     assert!(parts.iter().all(|part| part.held > 0.0 && part.held <= 1.0), "{parts:?}");
     assert_eq!((&whole.config["ranks"], whole.seed, whole.complete), (&2.into(), 7, true));
     assert!(alone.points[0].parts.is_empty() && !alone.phases[0].counters.contains_key("tail_s"));
-    assert_eq!(times(&ended.said, "Verdict"), 1, "only rank 0 tells:\n{}", ended.said);
+    assert_eq!(verdicts(&ended.said), 1, "only rank 0 tells:\n{}", ended.said);
     assert!(ended.said.contains("Ranks at the same load"), "{}", ended.said);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use measure::LatencyHistogram;
 use nfs::server::{ServerOptions, serve_null};
 
-use crate::job::{Job, kept, no_mpirun, place, times};
+use crate::job::{Job, kept, no_mpirun, place, times, verdicts};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -33,7 +33,7 @@ fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
         let ended = Job::start(ranks, dir.path(), &args).end(LIMIT);
         // 3: a loaded machine's figures may be INVALID, which is not what this is about.
         assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
-        assert_eq!(times(&ended.said, "Verdict"), 1, "only rank 0 tells:\n{}", ended.said);
+        assert_eq!(verdicts(&ended.said), 1, "only rank 0 tells:\n{}", ended.said);
         let [run] = &kept(dir.path())[..] else { panic!("one run is kept: {}", ended.said) };
         assert!(run.complete);
         assert_eq!(run.command[0], "crumb-mpi");
