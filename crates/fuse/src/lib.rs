@@ -40,7 +40,4 @@ pub use reply::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
-pub use ring::{
-    PARAMETER as RING_PARAMETER, is_enabled as ring_is_enabled, is_known as ring_is_known, possible_cpus,
-};
 pub use session::{BackgroundSession, Config, Session, Transport};

@@ -40,21 +40,13 @@ const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Threads of a CPU, so that one that is held up does not hold up the others.
 const THREADS_OF_A_CPU_MIN: usize = 2;
 
-/// Whether the kernel offers it to new mounts: Linux 6.14 and later, with the module's parameter `enable_uring` on.
-pub fn is_enabled() -> bool {
-    std::fs::read_to_string(PARAMETER).is_ok_and(|text| text.trim() == "Y")
+/// Whether the kernel has it, on or off: Linux 6.14 and later.
+pub(crate) fn is_known() -> bool {
+    std::path::Path::new("/sys/module/fuse/parameters/enable_uring").exists()
 }
-
-/// Whether the kernel has it, on or off.
-pub fn is_known() -> bool {
-    std::path::Path::new(PARAMETER).exists()
-}
-
-/// Where it is switched on and off, as root.
-pub const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// How many CPUs this machine may ever have: each has a queue.
-pub fn possible_cpus() -> io::Result<usize> {
+fn possible_cpus() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     count(text.trim()).ok_or_else(|| io::Error::other(format!("possible CPUs: {text}")))
 }

@@ -265,7 +265,7 @@ mod tests {
                 awake: false,
                 wake_up: None,
                 by_name: true,
-                ring_is_off: false,
+                slow: false,
             },
             waited: Waited { parked: 7, ..Waited::default() },
         }

@@ -121,9 +121,6 @@ fn serve(
     let mount = Mount::start(options.clone()).map_err(with_usage_marked)?;
     let config = record::config_of(&options, &mount.waiting());
     note(context, &format!("crumb: {}: {}", mount.mountpoint().display(), mount.waiting()));
-    if let Some(hint) = mount.waiting().hint() {
-        note(context, &format!("crumb: {}: {hint}", mount.mountpoint().display()));
-    }
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch(), mount.online());
     if let Err(error) = &control {

@@ -1,9 +1,11 @@
 //! What a mount does about the time that wake-ups take: by what requests come, which policy its readers have, and whether CPUs stay awake.
 //!
-//! CPUs stay awake by default for root, in a virtual machine, where a wake-up was measured to be slow. Where wake-ups are slow and
-//! CPUs may sleep, requests come by io_uring if the kernel offers it, as the kernel then queues them on the CPU of their caller; otherwise
-//! the reader follows its caller. Elsewhere requests come by `/dev/fuse` and readers park (`results/2026-11-27-readers`,
-//! `results/2026-11-27-transports`). Options by name come first.
+//! CPUs stay awake by default for root, in a virtual machine, where wake-ups are slow. Where they are slow and CPUs may sleep, the
+//! reader follows its caller; elsewhere readers park (`results/2026-11-27-readers`). Requests come by io_uring only by name: a reader
+//! that follows is faster (`results/2026-11-27-mounts`). Options by name come first.
+//!
+//! One wake-up tells little where the kernel polls before it halts: between 9 and 30 us on one machine, and now and then twelve in
+//! a row were quick. So what the kernel says of its idle CPUs counts too.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -17,8 +19,10 @@ use crate::mount::options::StackOptions;
 
 /// A wake-up on a CPU that is awake takes 2 to 10 us, one on a CPU that halts in a virtual machine 15 and more.
 const SLOW: Duration = Duration::from_micros(12);
-/// Each CPU that a machine may ever have takes two threads and their buffers, 160 KiB, of each mount.
-const CPUS_MAX: usize = 64;
+/// The same where idle CPUs are known to halt: a quick one was met while the CPU still polled.
+const SLOW_HALTING: Duration = Duration::from_micros(5);
+/// How the kernel lets CPUs idle: the name of a driver, or `none`.
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
 /// What a mount does about the time that wake-ups take, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +35,10 @@ pub struct Waiting {
     pub awake: bool,
     /// How long waking a thread took; `None` when it was not measured, or the CPUs were busy.
     pub wake_up: Option<Duration>,
+    /// Wake-ups count as slow.
+    pub slow: bool,
     /// Options by name left nothing to choose.
     pub by_name: bool,
-    /// A ring would be faster, and root has not switched it on.
-    pub ring_is_off: bool,
 }
 
 /// What the choice depends on.
@@ -44,28 +48,14 @@ struct Host {
     /// The process is root's, and may hold the device that keeps CPUs awake.
     privileged: bool,
     virtual_machine: bool,
-    ring: Ring,
+    /// A driver puts idle CPUs into states that take long to leave.
+    halts: bool,
 }
 
-/// FUSE over io_uring, for this mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ring {
-    /// The kernel does not have it, or the mount is better off without: data of files would go through rings.
-    Unfit,
-    /// It is switched off.
-    Off,
-    On,
-}
-
-impl Ring {
-    fn of(options: &StackOptions) -> Self {
-        let passes_through = options.passthrough && rustix::process::geteuid().is_root();
-        let few = fuse::possible_cpus().is_ok_and(|cpus| cpus <= CPUS_MAX);
-        match passes_through && few && fuse::ring_is_known() {
-            false => Self::Unfit,
-            true if fuse::ring_is_enabled() => Self::On,
-            true => Self::Off,
-        }
+impl Host {
+    fn is_slow(&self) -> bool {
+        let slow = if self.halts { SLOW_HALTING } else { SLOW };
+        self.wake_up.map_or(self.halts, |cost| cost >= slow)
     }
 }
 
@@ -77,7 +67,7 @@ impl Waiting {
             wake_up: open.then(wake_up::measure).flatten(),
             privileged: OpenOptions::new().write(true).open(awake::DEVICE).is_ok(),
             virtual_machine: is_virtual_machine(),
-            ring: Ring::of(options),
+            halts: std::fs::read_to_string(IDLE_DRIVER).is_ok_and(|driver| is_idle_driver(&driver)),
         };
         Self::chosen(options.transport, options.readers, options.awake, host)
     }
@@ -88,31 +78,20 @@ impl Waiting {
         awake: Option<bool>,
         host: Host,
     ) -> Self {
-        let slow = host.wake_up.is_some_and(|cost| cost >= SLOW);
+        let slow = host.is_slow();
         let by_name = awake.is_some() && readers.is_some();
         // A ring wakes no other CPU, so that none has to stay awake for it.
         let by_ring = transport == Some(Transport::Ring);
         let awake = awake.unwrap_or(slow && host.privileged && host.virtual_machine && !by_ring);
         let fits = if slow && !awake { ReaderPolicy::Follow } else { ReaderPolicy::Park };
-        let faster = transport.is_none() && readers.is_none() && fits == ReaderPolicy::Follow;
-        let fitting = if faster && host.ring == Ring::On { Transport::Ring } else { Transport::Device };
         Self {
-            transport: transport.unwrap_or(fitting),
+            transport: transport.unwrap_or(Transport::Device),
             readers: readers.unwrap_or(fits),
             awake,
             wake_up: host.wake_up,
+            slow,
             by_name,
-            ring_is_off: faster && host.ring == Ring::Off,
         }
-    }
-}
-
-impl Waiting {
-    /// What root could do for a faster mount, in one line.
-    pub fn hint(&self) -> Option<String> {
-        self.ring_is_off.then(|| {
-            format!("io_uring would be faster here: echo 1 > {}, then mount again", fuse::RING_PARAMETER)
-        })
     }
 }
 
@@ -128,14 +107,20 @@ impl fmt::Display for Waiting {
         write!(f, "{readers}{awake}: ")?;
         match self.wake_up {
             _ if self.by_name => f.write_str("by option")?,
+            None if self.slow => f.write_str("idle CPUs halt")?,
             None => f.write_str("what a wake-up takes is unknown")?,
             Some(cost) => {
-                let verdict = if cost >= SLOW { "slow" } else { "quick" };
+                let verdict = if self.slow { "slow" } else { "quick" };
                 write!(f, "a wake-up takes {} us ({verdict})", cost.as_micros())?;
             }
         }
         Ok(())
     }
+}
+
+/// What the kernel calls the way in which CPUs idle, `none` where it leaves that to the hypervisor.
+fn is_idle_driver(name: &str) -> bool {
+    !matches!(name.trim(), "" | "none")
 }
 
 /// By the processor's flag for it.
@@ -151,7 +136,7 @@ mod tests {
 
     fn host(wake_up_us: u64) -> Host {
         let wake_up = Some(Duration::from_micros(wake_up_us));
-        Host { wake_up, privileged: true, virtual_machine: true, ring: Ring::Unfit }
+        Host { wake_up, privileged: true, virtual_machine: true, halts: false }
     }
 
     fn chosen(host: Host) -> (ReaderPolicy, bool) {
@@ -190,35 +175,26 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_by_a_ring_where_the_reader_would_follow_its_caller() {
-        let transport = |awake, host: Host| Waiting::chosen(None, None, awake, host).transport;
-        let on = Host { ring: Ring::On, ..host(40) };
-        assert_eq!(transport(Some(false), on), Transport::Ring);
-        assert_eq!(transport(None, Host { virtual_machine: false, ..on }), Transport::Ring);
-        assert_eq!(transport(None, on), Transport::Device, "CPUs stay awake, and the device is as fast");
-        assert_eq!(transport(Some(false), Host { wake_up: on.wake_up, ..host(4) }), Transport::Device);
-        assert_eq!(transport(Some(false), Host { ring: Ring::On, ..host(4) }), Transport::Device);
-        assert_eq!(transport(Some(false), Host { wake_up: None, ..on }), Transport::Device);
-        let named = Waiting::chosen(None, Some(ReaderPolicy::Follow), Some(false), on);
-        assert_eq!(named.transport, Transport::Device, "a policy of the device's was named");
-        let ring = Waiting::chosen(None, None, Some(false), on).to_string();
-        assert_eq!(ring, "by io_uring, readers on each CPU: a wake-up takes 40 us (slow)");
+    fn where_idle_cpus_halt_only_a_very_quick_wake_up_is_believed() {
+        let halting = |wake_up_us| Host { halts: true, ..host(wake_up_us) };
+        assert_eq!(chosen(halting(9)), (ReaderPolicy::Park, true));
+        assert_eq!(chosen(host(9)), (ReaderPolicy::Park, false));
+        assert_eq!(chosen(halting(4)), (ReaderPolicy::Park, false));
+        let unknown = Host { wake_up: None, ..halting(9) };
+        assert_eq!(chosen(unknown), (ReaderPolicy::Park, true));
+        let refused = Waiting::chosen(None, None, Some(false), unknown);
+        assert_eq!(refused.to_string(), "by /dev/fuse, the reader follows its caller: idle CPUs halt");
+        assert!(["haltpoll\n", "intel_idle"].iter().all(|name| is_idle_driver(name)));
+        assert!(!["none\n", ""].iter().any(|name| is_idle_driver(name)));
     }
 
     #[test]
-    fn a_ring_that_would_be_faster_and_is_off_is_named_once() {
-        let off = Host { ring: Ring::Off, ..host(40) };
-        let hinted = Waiting::chosen(None, None, Some(false), off);
-        assert_eq!((hinted.transport, hinted.ring_is_off), (Transport::Device, true));
-        let hint = hinted.hint().expect("a hint");
-        assert!(hint.contains("echo 1 > /sys/module/fuse/parameters/enable_uring"), "{hint}");
-        let unhinted = [
-            Waiting::chosen(None, None, None, off),
-            Waiting::chosen(Some(Transport::Device), None, Some(false), off),
-            Waiting::chosen(None, None, Some(false), Host { ring: Ring::Off, ..host(4) }),
-            Waiting::chosen(None, None, Some(false), Host { ring: Ring::On, ..off }),
-        ];
-        assert!(unhinted.iter().all(|waiting| waiting.hint().is_none()), "{unhinted:?}");
+    fn requests_come_by_a_ring_only_by_name() {
+        for awake in [None, Some(true), Some(false)] {
+            assert_eq!(Waiting::chosen(None, None, awake, host(40)).transport, Transport::Device);
+        }
+        let ring = Waiting::chosen(Some(Transport::Ring), None, Some(false), host(40)).to_string();
+        assert_eq!(ring, "by io_uring, readers on each CPU: a wake-up takes 40 us (slow)");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct MountArgs {
     awake: bool,
 
     /// Transport of the kernel's requests: `device` (/dev/fuse), `ring` (FUSE over io_uring, Linux 6.14 and later with
-    /// enable_uring on) or `auto`: the ring for root where waking an idle CPU is slow and CPUs may sleep
+    /// enable_uring on) or `auto`, the one that measured faster: /dev/fuse
     #[arg(long, value_name = "TRANSPORT", value_parser = ["auto", "ring", "device"])]
     transport: Option<String>,
 
