@@ -138,13 +138,17 @@ impl StoreOptions {
     pub(crate) fn shape(&self, volumes: &[VolumeSpec]) -> Result<Shape, StoreError> {
         let wrong = |name, given, why| StoreError::Setting { name, given, why };
         if volumes.is_empty() {
-            return Err(wrong("volumes", 0, "at least one is needed"));
+            return Err(wrong("the number of volumes", 0, "at least one is needed"));
         }
         if !self.block_bytes.is_power_of_two() || !(64..=65_536).contains(&self.block_bytes) {
-            return Err(wrong("block_bytes", self.block_bytes.into(), "a power of two from 64 to 65536"));
+            return Err(wrong(
+                "the block size in bytes",
+                self.block_bytes.into(),
+                "it must be a power of two from 64 to 65536",
+            ));
         }
         if self.object_bytes_mean == 0 {
-            return Err(wrong("object_bytes_mean", 0, "at least 1"));
+            return Err(wrong("the mean size of an object", 0, "it must be at least 1 byte"));
         }
         let largest = volumes.iter().map(|volume| volume.size_bytes).max().unwrap_or(0);
         let total = volumes.iter().map(|volume| volume.size_bytes).sum::<u64>();
@@ -158,13 +162,25 @@ impl StoreOptions {
             }
         };
         if !(512 << 10..=4 << 30).contains(&segment_bytes) {
-            return Err(wrong("segment's bytes", segment_bytes, "512 KB to 4 GB"));
+            return Err(wrong(
+                "a segment's size in bytes (block size times blocks)",
+                segment_bytes,
+                "it must be 512 KiB to 4 GiB",
+            ));
         }
         if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < segment_bytes * 5 / 4) {
-            return Err(wrong("size_bytes", small.size_bytes, "room for a segment and its index"));
+            return Err(wrong(
+                "the size of a volume in bytes",
+                small.size_bytes,
+                "a segment and its index do not fit",
+            ));
         }
         if total / block_bytes >= crate::index::address::BLOCKS_MAX / 2 {
-            return Err(wrong("size of all volumes", total, "below 2^33 blocks: take larger blocks"));
+            return Err(wrong(
+                "the size of all volumes in bytes",
+                total,
+                "a store has at most 2^33 blocks: take larger blocks",
+            ));
         }
         Ok(Shape { block_bytes: self.block_bytes, segment_blocks: (segment_bytes / block_bytes) as u32 })
     }

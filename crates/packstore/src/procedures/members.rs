@@ -42,7 +42,7 @@ impl Store {
         let is_other = |other: &&Arc<Volume>| other.number != volume.number && other.takes_objects();
         if !volumes.iter().any(|other| is_other(&other)) {
             return Err(StoreError::Setting {
-                name: "volumes",
+                name: "the number of volumes",
                 given: 0,
                 why: "the last volume cannot be removed",
             });

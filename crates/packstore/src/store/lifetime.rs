@@ -93,8 +93,12 @@ impl Store {
         }
         let shape = self.objects.setup.shape;
         if spec.size_bytes < shape.segment_bytes() * 5 / 4 {
-            let why = "room for a segment and its index";
-            return Err(StoreError::Setting { name: "size_bytes", given: spec.size_bytes, why });
+            let why = "a segment and its index do not fit";
+            return Err(StoreError::Setting {
+                name: "the size of a volume in bytes",
+                given: spec.size_bytes,
+                why,
+            });
         }
         let (volume, index) = self.objects.segments.grow(|volumes| added_to(volumes, spec))?;
         for index in 0..=index {
