@@ -81,7 +81,9 @@ fn watch(adapter: &mut Adapter, options: &StackOptions, connection: &OwnedFd) ->
     if !options.watches() || !rustix::process::geteuid().is_root() {
         return None;
     }
-    let started = connection.try_clone().and_then(|connection| Watcher::new(&adapter.shared, connection));
+    let started = connection
+        .try_clone()
+        .and_then(|connection| Watcher::new(&adapter.shared, &options.lower, connection));
     match started {
         Ok((watcher, watched, end)) => {
             adapter.believed.watch(watched);

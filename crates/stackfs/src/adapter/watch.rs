@@ -5,21 +5,25 @@
 //! ```
 //!
 //! Changes of the mount's own threads are passed over: the kernel asked for them. While there is traffic the queue is read by
-//! time, so that they cost no wake-up each.
+//! time, so that they cost no wake-up each. A file system that is mounted in the tree, or unmounted, changes no directory: the kernel's
+//! table of mounts reports it.
 //!
 //! Always holds: a change is notified within [`READ_EVERY`] and the time that notices take. When changes are lost, or cannot be read
 //! any more, the kernel drops everything that it believes for long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fuse::{INodeNo, Notifier};
+use measure::proc::MountInfo;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use sys::changes::{Change, Changes};
@@ -43,6 +47,7 @@ const LOCAL: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2
 /// What watches.
 pub(super) struct Watcher {
     changes: Changes,
+    mounts: Option<Mounts>,
     watched: Arc<Watched>,
     shared: Arc<Shared>,
     end: Arc<OwnedFd>,
@@ -62,6 +67,40 @@ impl WatchEnd {
     }
 }
 
+/// What is mounted in the tree: only the kernel's table of mounts reports that.
+struct Mounts {
+    /// Has an exceptional condition after each change of the table.
+    table: File,
+    lower: PathBuf,
+    within: Vec<MountInfo>,
+}
+
+impl Mounts {
+    /// `None` where the table cannot be read: what is mounted in the tree is then seen when the time-outs are over.
+    fn within(lower: &Path) -> Option<Self> {
+        let table = File::open("/proc/self/mountinfo").ok()?;
+        let mut mounts = Self { table, lower: lower.canonicalize().ok()?, within: Vec::new() };
+        mounts.changed();
+        Some(mounts)
+    }
+
+    /// Whether other mounts lie in the tree than when this was asked last.
+    fn changed(&mut self) -> bool {
+        let Ok(mut now) = MountInfo::all() else { return true };
+        now.retain(|mount| mount.point.starts_with(&self.lower));
+        let changed = now != self.within;
+        self.within = now;
+        changed
+    }
+}
+
+/// Why the watcher goes on.
+#[derive(Clone, Copy, Default)]
+struct Woken {
+    ended: bool,
+    mounts_changed: bool,
+}
+
 /// What is no longer right.
 #[derive(Default)]
 struct Batch {
@@ -75,6 +114,7 @@ impl Watcher {
     /// Begins to collect changes.
     pub(super) fn new(
         shared: &Arc<Shared>,
+        lower: &Path,
         connection: OwnedFd,
     ) -> io::Result<(Self, Arc<Watched>, WatchEnd)> {
         let kind = rustix::fs::fstatfs(shared.tree.root())?.f_type as u64 & 0xffff_ffff;
@@ -90,6 +130,7 @@ impl Watcher {
         let (shared, its_end) = (Arc::clone(shared), WatchEnd(Arc::clone(&end)));
         let watcher = Self {
             changes,
+            mounts: Mounts::within(lower),
             watched: Arc::clone(&watched),
             shared,
             end,
@@ -118,8 +159,13 @@ impl Watcher {
         self.probe_epochs();
         loop {
             let wait = if quiet < QUIET_MAX { Some(READ_EVERY) } else { None };
-            if self.wait(wait)? {
+            let woken = self.wait(wait)?;
+            if woken.ended {
                 return Ok(());
+            }
+            if woken.mounts_changed && self.mounts.as_mut().is_some_and(Mounts::changed) {
+                self.watched.changed();
+                self.drop_all();
             }
             self.probe_epochs();
             // A copy of file data is old as soon as it is written in memory below: closing is all that is reported of that.
@@ -138,16 +184,20 @@ impl Watcher {
         }
     }
 
-    /// Waits for a change, or for a time; whether the mount has ended.
-    fn wait(&self, time: Option<Duration>) -> io::Result<bool> {
+    /// Waits for a change, or for a time.
+    fn wait(&self, time: Option<Duration>) -> io::Result<Woken> {
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let mut polled = vec![PollFd::new(&*self.end, PollFlags::IN)];
+        polled.extend(self.mounts.iter().map(|mounts| PollFd::new(&mounts.table, PollFlags::PRI)));
         if time.is_none() {
             polled.push(PollFd::from_borrowed_fd(self.changes.descriptor(), PollFlags::IN));
         }
         match poll(&mut polled, time.as_ref()) {
-            Ok(_) => Ok(!polled[0].revents().is_empty()),
-            Err(Errno::INTR) => Ok(false),
+            Ok(_) => Ok(Woken {
+                ended: !polled[0].revents().is_empty(),
+                mounts_changed: self.mounts.is_some() && polled[1].revents().contains(PollFlags::PRI),
+            }),
+            Err(Errno::INTR) => Ok(Woken::default()),
             Err(errno) => Err(errno.into()),
         }
     }

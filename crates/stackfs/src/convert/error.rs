@@ -24,7 +24,7 @@ pub(crate) fn mended_by(path: &Path, marked: bool) -> String {
 #[non_exhaustive]
 pub enum ConvertError {
     /// Not there, not a directory, not to be opened.
-    #[error("{path}: cannot be opened as a directory; name a directory of the tree below", path = path.display())]
+    #[error("{path}: cannot be opened as a directory", path = path.display())]
     Open {
         /// What was named.
         path: PathBuf,
@@ -113,8 +113,8 @@ pub enum ConvertError {
     },
     /// A conversion while mounted was asked for by a user who may not.
     #[error(
-        "{path}: only root may have it converted while mounted, or user {daemon}, who serves the mount, if it belongs to \
-         that user (it belongs to user {owner}); run this as root", path = path.display()
+        "{path}: {who} may have it converted while it is mounted (it belongs to user {owner}); run this as root",
+        path = path.display(), who = who_may(*daemon)
     )]
     NotYours {
         /// What was named.
@@ -306,4 +306,12 @@ pub enum ConvertError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+/// Who may have a directory converted while it is mounted by a program of this user.
+fn who_may(daemon: u32) -> String {
+    match daemon {
+        0 => "only root".to_owned(),
+        _ => format!("only root, or user {daemon}, who serves the mount, of a directory of that user's own,"),
+    }
 }

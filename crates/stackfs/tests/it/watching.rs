@@ -261,3 +261,22 @@ fn two_writers(scene: &Scene) {
 fn next(dice: u64) -> u64 {
     (dice ^ dice >> 12).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ dice << 25
 }
+
+#[test]
+fn a_file_system_that_is_mounted_in_the_tree_is_seen_and_so_is_its_end() {
+    let Some(scene) = watched() else { return };
+    fs::create_dir(scene.lower("place")).unwrap();
+    fs::write(scene.lower("place/before"), "").unwrap();
+    assert!(scene.at("place/before").exists() && !scene.at("place/within").exists());
+    std::thread::sleep(LONG);
+    let place = scene.lower("place");
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&place).status();
+    assert!(mounted.unwrap().success());
+    fs::write(place.join("within"), "").unwrap();
+    let seen = soon(|| scene.at("place/within").exists() && !scene.at("place/before").exists());
+    // Files in it that the mount knows keep it busy.
+    let ended = std::process::Command::new("umount").arg("-l").arg(&place).status();
+    assert!(ended.unwrap().success());
+    assert!(seen, "what was mounted is not seen");
+    assert!(soon(|| !scene.at("place/within").exists() && scene.at("place/before").exists()));
+}
