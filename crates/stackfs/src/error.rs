@@ -7,11 +7,23 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StackError {
-    /// An `-o` option is none of ours, or its value is out of bounds.
-    #[error("`{option}` is no mount option, or its value is none; `crumb mount --help` lists them")]
+    /// An `-o` option is none of ours.
+    #[error(
+        "`{option}` is not a mount option; `crumb mount --help` and the guide's page on mounts list them"
+    )]
     Option {
         /// As given.
         option: String,
+    },
+    /// An `-o` option has a value that it cannot have, or none, or one where it takes none.
+    #[error("`{option}`: the mount option {name} {takes}")]
+    OptionValue {
+        /// As given.
+        option: String,
+        /// Its name.
+        name: String,
+        /// What it takes.
+        takes: &'static str,
     },
     /// One of the two places cannot be used.
     #[error("{}: cannot be used", path.display())]

@@ -170,7 +170,7 @@ impl StackOptions {
         for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
             let (name, value) =
                 option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
-            self.apply_one(name, value).ok_or_else(|| StackError::Option { option: option.to_owned() })?;
+            self.apply_one(name, value).ok_or_else(|| wrong(option, name, value))?;
         }
         Ok(())
     }
@@ -232,6 +232,28 @@ impl StackOptions {
         }
         self.named.push(name.to_owned());
         Some(())
+    }
+}
+
+/// Options with a value, and what that may be.
+const VALUED: [(&str, &str); 8] = [
+    ("layout", "takes a layout, such as 345 or 56/34"),
+    ("entry_timeout", "takes seconds, such as 1 or 0.5"),
+    ("attr_timeout", "takes seconds, such as 1 or 0.5"),
+    ("negative_timeout", "takes seconds, such as 1 or 0.5"),
+    ("threads", "takes a number from 1 to 64"),
+    ("directories", "takes a number from 8 to 1000000"),
+    ("readers", "takes park, free or follow"),
+    ("transport", "takes auto, ring or device"),
+];
+
+/// Why an option was not taken.
+fn wrong(option: &str, name: &str, value: Option<&str>) -> StackError {
+    let valued = VALUED.iter().find(|(valued, _)| *valued == name).map(|(_, takes)| *takes);
+    let takes_none = value.is_some() && StackOptions::new("/", "/").apply_one(name, None).is_some();
+    match valued.or(takes_none.then_some("takes no value")) {
+        Some(takes) => StackError::OptionValue { option: option.to_owned(), name: name.to_owned(), takes },
+        None => StackError::Option { option: option.to_owned() },
     }
 }
 
@@ -342,6 +364,17 @@ mod tests {
         ] {
             let error = applied(&format!("rw,{wrong}")).unwrap_err().to_string();
             assert!(error.contains(&format!("`{wrong}`")), "{error}");
+        }
+        let said = |option| applied(option).unwrap_err().to_string();
+        assert_eq!(
+            said("transport=rings"),
+            "`transport=rings`: the mount option transport takes auto, ring or device"
+        );
+        assert_eq!(said("ro=yes"), "`ro=yes`: the mount option ro takes no value");
+        assert!(said("layuot").contains("is not a mount option"), "{}", said("layuot"));
+        // Each that is listed with values is one, and takes no other.
+        for (name, takes) in VALUED {
+            assert!(said(name).ends_with(takes), "{}", said(name));
         }
     }
 
