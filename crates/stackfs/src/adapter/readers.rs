@@ -27,7 +27,7 @@ mod follow;
 mod policy;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -41,6 +41,9 @@ pub use self::policy::ReaderPolicy;
 
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;
+/// While one caller makes all requests, the queue is looked at once in so many: each look is a system call. Only what it does not
+/// wait for, such as reading ahead, can then be queued.
+const LOOK_AT_QUEUE_EVERY: u64 = 8;
 const TICK_MIN: Duration = Duration::from_millis(2);
 /// While a thread follows a caller: each tick wakes another CPU from its halt, and the kernel then moves the caller there, away from the
 /// follower. With ticks of 2 ms half of the requests went from one CPU to the other.
@@ -54,6 +57,8 @@ pub(super) struct Readers {
     waiting: AtomicUsize,
     /// Requests taken.
     taken: AtomicU64,
+    /// Who made the last request that a program waits for.
+    caller: AtomicU32,
     /// Requests taken, one after another, with more in the queue.
     queued_in_a_row: AtomicUsize,
     /// A copy of `Parked::threads` that can be read without the lock.
@@ -105,6 +110,7 @@ impl Readers {
             connection: OnceLock::new(),
             waiting: AtomicUsize::new(threads),
             taken: AtomicU64::new(0),
+            caller: AtomicU32::new(0),
             queued_in_a_row: AtomicUsize::new(0),
             parked_hint: AtomicUsize::new(0),
             slow: AtomicBool::new(false),
@@ -148,23 +154,27 @@ impl Readers {
         if self.unused.load(Ordering::Relaxed) {
             return Turn(self);
         }
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        let is_another = caller != 0 && self.caller.swap(caller, Ordering::Relaxed) != caller;
+        let looks = is_another || taken.is_multiple_of(LOOK_AT_QUEUE_EVERY);
         let was_last = self.waiting.fetch_sub(1, Ordering::SeqCst) <= 1;
         let alone = was_last && self.parked_hint.load(Ordering::SeqCst) > 0;
-        let queued = alone && self.asked(PollFlags::IN);
+        let queued = alone && looks && self.asked(PollFlags::IN);
         if let Some(follower) = &self.follower {
             follower.taken(caller, alone, queued);
         }
-        if alone {
+        if alone && looks {
             let queued_in_a_row = if queued { self.queued_in_a_row.load(Ordering::Relaxed) + 1 } else { 0 };
             self.queued_in_a_row.store(queued_in_a_row, Ordering::Relaxed);
             if queued_in_a_row >= QUEUED_TO_CALL {
                 self.queued_in_a_row.store(0, Ordering::Relaxed);
                 self.call_one();
-            } else if self.slow.swap(false, Ordering::Relaxed) {
-                // Wake the looking thread: this request may take long.
-                self.woken.notify_all();
+                return Turn(self);
             }
+        }
+        if alone && self.slow.swap(false, Ordering::Relaxed) {
+            // Wake the looking thread: this request may take long.
+            self.woken.notify_all();
         }
         Turn(self)
     }
