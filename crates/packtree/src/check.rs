@@ -36,8 +36,9 @@ pub struct TreeReport {
     pub directories: u64,
     /// Of contents that were read and compared.
     pub bytes: u64,
-    /// Of `space`, in no file and not known to be free: lost room, and a mistake of this program.
-    pub unaccounted_bytes: u64,
+    /// Bytes of `space` that are in no file and not free. They cannot be used until the tree is copied. 0 is normal, and it is 0 where
+    /// damage hides what is free.
+    pub leaked_bytes: u64,
     /// Whether writers were kept out meanwhile. Where the storage has no locks that a reader may take, none is taken.
     pub is_locked: bool,
     /// Whether the tree was closed after it was written, if it ever was. After a kill or a power cut the journal ends at its first record that is
@@ -68,7 +69,15 @@ struct Checker<'a> {
 /// # Errors
 /// When there is no tree, another process uses it, or the disk cannot be read.
 pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeReport, TreeError> {
-    let lock = TreeLock::shared(disk)?;
+    checked(disk, &TreeLock::shared(disk)?, progress)
+}
+
+/// As [`check`], under a lock that is held.
+pub(crate) fn checked(
+    disk: &dyn Disk,
+    lock: &TreeLock,
+    progress: impl FnMut(u64, u64),
+) -> Result<TreeReport, TreeError> {
     let found = read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
     let damaged = damaged_rooms(&found)?;
     let is_new = found.last() == 0 && damaged.is_empty();
@@ -86,9 +95,12 @@ pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeRepo
     if is_free_known {
         checker.blocks(&space);
     }
-    let lost = checker.lost.into_inner().into_iter().map(|fault| TreeFault { what: damage(&fault) });
+    let lost = checker.lost.into_inner().into_iter().map(|fault| TreeFault::of(damage(&fault)));
     let mut report = checker.report;
     report.faults.extend(lost);
+    // After all blocks were read: it is known then which had to be made again.
+    let rebuilt = table.runs().iter().flat_map(|run| run.damage_without_loss());
+    report.faults.extend(rebuilt.map(TreeFault::from));
     Ok(report)
 }
 
@@ -145,7 +157,7 @@ impl Checker<'_> {
     }
 
     fn fault(&mut self, what: String) {
-        self.report.faults.push(TreeFault { what });
+        self.report.faults.push(TreeFault::of(what));
     }
 
     fn name(&mut self, directory: Inode, named: Option<Named>) {
@@ -229,7 +241,7 @@ impl Checker<'_> {
             blocks += run.blocks;
             end = end.max(run.end());
         }
-        self.report.unaccounted_bytes = space.contents_bytes().saturating_sub(blocks * BLOCK_BYTES);
+        self.report.leaked_bytes = space.contents_bytes().saturating_sub(blocks * BLOCK_BYTES);
     }
 }
 

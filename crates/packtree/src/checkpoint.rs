@@ -164,13 +164,9 @@ fn write_merged(
     let keys = runs.iter().map(|run| run.keys).sum();
     let mut writer = RunWriter::new(disk, id, number, (from, to), keys)?;
     let mut sources = Vec::new();
-    let read = |refusal| match refusal {
-        Refusal::Tree(error) => error,
-        other => unreachable!("blocks are read from the disk: {other:?}"),
-    };
-    Merged::add_runs(&mut sources, runs, &[], &Loader::Disk, None).map_err(read)?;
+    Merged::add_runs(&mut sources, runs, &[], &Loader::Disk, None).map_err(read_error)?;
     let mut merged = Merged::new(sources);
-    while merged.advance().map_err(read)? {
+    while merged.advance().map_err(read_error)? {
         if is_over() {
             return Ok(None);
         }
@@ -181,9 +177,38 @@ fn write_merged(
     Ok(Some(writer.finish()?))
 }
 
+/// Writes a run again, as it is, under another number.
+pub(crate) fn rewritten(
+    disk: &dyn Disk,
+    id: u128,
+    number: u64,
+    run: &Arc<SortedRun>,
+) -> Result<Arc<SortedRun>, TreeError> {
+    let write = || {
+        let mut writer = RunWriter::new(disk, id, number, run.changes, run.keys)?;
+        let mut sources = Vec::new();
+        Merged::add_runs(&mut sources, std::slice::from_ref(run), &[], &Loader::Disk, None)
+            .map_err(read_error)?;
+        let mut all = Merged::new(sources);
+        while all.advance().map_err(read_error)? {
+            writer.add(&all.key, all.value.as_deref())?;
+        }
+        writer.finish()?;
+        opened(disk, id, number, run.level)
+    };
+    write().inspect_err(|_| drop(remove(disk, &SortedRun::file_name(number))))
+}
+
+fn read_error(refusal: Refusal) -> TreeError {
+    match refusal {
+        Refusal::Tree(error) => error,
+        other => unreachable!("blocks are read from the disk: {other:?}"),
+    }
+}
+
 fn opened(disk: &dyn Disk, id: u128, number: u64, level: u8) -> Result<Arc<SortedRun>, TreeError> {
     match SortedRun::open(disk, id, number, level)? {
-        Some((run, None)) => Ok(Arc::new(run)),
+        Some((run, faults)) if faults.is_empty() => Ok(Arc::new(run)),
         _ => {
             let (place, file) = (disk.place(), SortedRun::file_name(number));
             Err(TreeError::DamagedNames { place, file, offset_bytes: 0 })

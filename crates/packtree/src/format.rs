@@ -30,6 +30,8 @@ pub(crate) const RECORD_BYTES_MAX: usize = 4800;
 pub(crate) const VERSION: u32 = 2;
 /// What it also reads, and replaces.
 pub(crate) const VERSION_1: u32 = 1;
+/// Of the runs of names that this program writes. A tree of version 2 may have runs of version 2 too.
+pub(crate) const RUN_VERSION: u32 = 3;
 pub(crate) const TREE_MAGIC: &[u8; 8] = b"CRUMBTRE";
 const ROOM_MAGIC: &[u8; 8] = b"CRUMBJRN";
 const NAMES_MAGIC: &[u8; 8] = b"CRUMBNAM";

@@ -39,6 +39,7 @@ mod names;
 mod nodes;
 mod opening;
 mod options;
+mod repair;
 mod replay;
 mod requests;
 mod salvage;
@@ -56,5 +57,6 @@ pub use nodes::{
     XattrHow,
 };
 pub use options::TreeOptions;
+pub use repair::{TreeRepair, repair};
 pub use replay::TreeFault;
 pub use salvage::{SalvageError, Salvaged, salvage};

@@ -31,7 +31,7 @@ pub(crate) const HEAD_NEW: &str = "tree.new";
 pub(crate) const SPACE: &str = "space";
 
 /// What a tree's directory says of it.
-fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
+pub(crate) fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
     let no_tree = || TreeError::NoTree { place: disk.place() };
     let file = match disk.open(HEAD, DiskOpen::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -89,7 +89,7 @@ pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<R
         ManifestRead::Whole(manifest) => manifest,
         ManifestRead::Recovered(manifest) => {
             let what = "manifest: missing or damaged; all runs that are there are taken".to_owned();
-            faults.push(TreeFault { what });
+            faults.push(TreeFault::of(what));
             manifest
         }
     };
@@ -98,19 +98,19 @@ pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<R
         match SortedRun::open(disk, shape.id, *number, *level)? {
             Some((run, fault)) => {
                 runs.push(Arc::new(run));
-                faults.extend(fault.map(|what| TreeFault { what }));
+                faults.extend(fault.into_iter().map(TreeFault::from));
             }
             None => {
                 let name = SortedRun::file_name(*number);
                 let what = format!("{name}: missing, or its head is damaged; what only it has is lost");
-                faults.push(TreeFault { what });
+                faults.push(TreeFault::of(what));
             }
         }
     }
     let mut table = Table::of_runs(runs, manifest.next_inode, manifest.inodes, cache_bytes);
     let free = FreeMap::read(disk, shape.id, manifest.free_number)?.unwrap_or_else(|| {
         let name = FreeMap::file_name(manifest.free_number);
-        faults.push(TreeFault { what: format!("{name}: missing or damaged; it is not known what is free") });
+        faults.push(TreeFault::of(format!("{name}: missing or damaged; it is not known what is free")));
         FreeMap::default()
     });
     let mut space = Space::restored(shape, segments, &free);
@@ -126,7 +126,7 @@ pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<R
 
 pub(crate) fn doubly_used(run: Run) -> TreeFault {
     let what = format!("space: block {} belongs to two files, or to none that can be", run.start);
-    TreeFault { what }
+    TreeFault::of(what)
 }
 
 /// An open tree.

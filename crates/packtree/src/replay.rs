@@ -18,7 +18,7 @@ use crate::engine::piece_is_whole;
 use crate::error::{Refusal, TreeError};
 use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, VERSION_1, records};
 use crate::journal::UsedRoom;
-use crate::names::BlockCache;
+use crate::names::{BlockCache, RunFault};
 use crate::space::Space;
 use crate::table::{Blocks, Table};
 use crate::version1;
@@ -28,6 +28,21 @@ use crate::version1;
 pub struct TreeFault {
     /// What, where, and what it costs.
     pub what: String,
+    /// Nothing is lost, and `crumb pack repair` repairs it where it is.
+    pub is_repairable: bool,
+}
+
+impl TreeFault {
+    /// Something is lost, or may be.
+    pub(crate) fn of(what: String) -> Self {
+        Self { what, is_repairable: false }
+    }
+}
+
+impl From<RunFault> for TreeFault {
+    fn from(fault: RunFault) -> Self {
+        Self { what: fault.what, is_repairable: fault.is_repairable }
+    }
 }
 
 /// The journal as it was found.
@@ -88,7 +103,7 @@ impl Journal {
         let durable = durable.max().unwrap_or(0).max(start).max(stopped.unwrap_or(0));
         let mut last = start;
         let mut scratch = Vec::new();
-        let mut fault = |what: String| faults.push(TreeFault { what });
+        let mut fault = |what: String| faults.push(TreeFault::of(what));
         for (sequence, record) in &found {
             if *sequence != last + 1 {
                 if last >= durable {

@@ -253,7 +253,7 @@ impl Copy<'_> {
 
     fn fault(&mut self, path: &Path, what: &str) {
         let path = path.to_string_lossy().escape_debug().to_string();
-        self.done.faults.push(TreeFault { what: format!("{path}: {what}") });
+        self.done.faults.push(TreeFault::of(format!("{path}: {what}")));
     }
 }
 

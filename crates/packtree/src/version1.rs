@@ -28,7 +28,7 @@ pub(crate) fn restore(
     table: &mut Table,
     faults: &mut Vec<TreeFault>,
 ) -> Result<u64, DiskError> {
-    let mut fault = |what: String| faults.push(TreeFault { what });
+    let mut fault = |what: String| faults.push(TreeFault::of(what));
     let Some(found) = read(disk, id)? else {
         fault("names: missing, or its head is damaged; what the journal does not have is lost".to_owned());
         return Ok(0);

@@ -11,7 +11,8 @@ use crate::format::{Reader, crc, put_u16, put_varint};
 
 /// A block is closed once it has this many bytes of entries. One value may be longer.
 const BYTES: usize = 4096;
-const HEAD: usize = 12;
+/// Before the entries, and before the bytes of a parity block.
+pub(super) const HEAD: usize = 12;
 const REMOVED: u16 = 1 << 15;
 
 pub(crate) struct Block {
@@ -62,11 +63,11 @@ impl BlockBuilder {
 }
 
 impl Block {
-    /// Length of a block that begins with these bytes, if it is one at all.
-    pub(crate) fn length(head: &[u8]) -> Option<usize> {
+    /// Length and keys of a block that begins with these bytes, if it is one at all. A parity block has no keys.
+    pub(crate) fn frame(head: &[u8]) -> Option<(usize, u32)> {
         let mut from = Reader::new(head);
-        let (_, length) = (from.u32()?, from.u32()? as usize);
-        (length > HEAD).then_some(length)
+        let (_, length, keys) = (from.u32()?, from.u32()? as usize, from.u32()?);
+        (length > HEAD).then_some((length, keys))
     }
 
     /// `None`: damaged.
@@ -86,6 +87,11 @@ impl Block {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// As it is in the file.
+    pub(super) fn encoded(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The key and the value at a place; the value is `None` when the key was removed.
@@ -133,7 +139,7 @@ mod tests {
         }
         let mut bytes = Vec::new();
         builder.finish(7, &mut bytes);
-        assert!(builder.is_empty() && Block::length(&bytes) == Some(bytes.len()));
+        assert!(builder.is_empty() && Block::frame(&bytes) == Some((bytes.len(), 100)));
         let block = Block::decode(bytes.clone().into(), 7).expect("whole");
         for number in 0..100_u32 {
             let found = block.get(&(2 * number).to_be_bytes());

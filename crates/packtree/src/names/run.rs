@@ -1,28 +1,33 @@
 //! A sorted run: keys in order in checksummed blocks, written once; its sparse index and its filter are in memory.
 //!
 //! ```text
-//! | head 64 | block | block | ... | index, crc u32 | filter, crc u32 | end 64 |
+//! version 3: | head 64 | end 64 | block | ... | parity | block | ... | index, crc u32 | filter, crc u32 | head 64 | end 64 |
+//! version 2: | head 64 | block | block | ... | index, crc u32 | filter, crc u32 | end 64 |
 //! head: number of the run, changes that it has (from, to)     end: where the index and the filter begin, number of keys
 //! index: of each block its offset (u64), length (u32) and first key (length u16, bytes)
 //! ```
 //!
-//! Always holds: a run whose index or filter is damaged is still read: they are made again from its blocks, and a fault is reported.
+//! Always holds: damage to one block, to one head, to the index or to the filter of a run of version 3 costs no key. A block is
+//! made again from its parity group, an index from the blocks, and a head has a copy; each is reported.
 
-use std::sync::Arc;
+mod index;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use disk::{Disk, DiskError, DiskFile, DiskOpen};
 
-use super::block::BlockBuilder;
 use super::filter::{Filter, hash};
-use super::{Block, Loader, remove};
+use super::{Block, Loader, parity};
 use crate::error::{Refusal, TreeError};
-use crate::format::{HEAD_BYTES, Head, RUN_END_MAGIC, RUN_MAGIC, Reader, crc, put_u16, put_u32, put_u64};
-use crate::journal::salt;
+use crate::format::{HEAD_BYTES, Head, RUN_END_MAGIC, RUN_MAGIC, RUN_VERSION, VERSION};
+use index::{Index, blocks_from, is_unreadable, section};
 
-/// A write carries about this many bytes.
-const WRITE_BYTES: usize = 256 << 10;
-/// No block is longer: a file of 16 TiB in pieces of 128 KiB has less.
-const BLOCK_BYTES_MAX: usize = 1 << 31;
+pub(crate) use writer::RunWriter;
+
+/// A head and an end.
+const HEADS_BYTES: usize = 2 * HEAD_BYTES;
 
 pub(crate) struct SortedRun {
     pub number: u64,
@@ -35,59 +40,87 @@ pub(crate) struct SortedRun {
     place: String,
     file: Arc<dyn DiskFile>,
     salt: u32,
+    has_parity: bool,
     index: Index,
     filter: Filter,
+    /// Blocks that were made again from others.
+    rebuilt: Mutex<BTreeSet<usize>>,
 }
 
-/// Where blocks are, and the first key of each.
-#[derive(Default)]
-struct Index {
-    keys: Vec<u8>,
-    /// Ends of the keys in `keys`.
-    ends: Vec<u32>,
-    places: Vec<(u64, u32)>,
+/// Something that is damaged of a run.
+#[derive(Debug)]
+pub(crate) struct RunFault {
+    pub what: String,
+    /// Nothing is lost: a run that is written again has everything.
+    pub is_repairable: bool,
 }
 
-impl Index {
-    fn add(&mut self, first_key: &[u8], offset: u64, length: u32) {
-        self.keys.extend_from_slice(first_key);
-        self.ends.push(self.keys.len() as u32);
-        self.places.push((offset, length));
+/// What the end of a run says.
+#[derive(Clone, Copy)]
+struct Ends {
+    index_at: u64,
+    filter_at: u64,
+    keys: u64,
+}
+
+impl Ends {
+    /// The head and the end of a run.
+    fn encode(&self, id: u128, number: u64, changes: (u64, u64), salt: u32) -> [u8; HEADS_BYTES] {
+        let of = |numbers, salt| Head { version: RUN_VERSION, id, numbers, salt };
+        let mut bytes = [0; HEADS_BYTES];
+        bytes[..HEAD_BYTES].copy_from_slice(&of([number, changes.0, changes.1], salt).encode(RUN_MAGIC));
+        let end = of([self.index_at, self.filter_at, self.keys], 0).encode(RUN_END_MAGIC);
+        bytes[HEAD_BYTES..].copy_from_slice(&end);
+        bytes
     }
 
-    fn key(&self, at: usize) -> &[u8] {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.keys[start..self.ends[at] as usize]
+    fn of(head: &Head) -> Self {
+        let [index_at, filter_at, keys] = head.numbers;
+        Self { index_at, filter_at, keys }
     }
+}
 
-    /// The block that has the key, if any has.
-    fn block_of(&self, key: &[u8]) -> Option<usize> {
-        let (mut low, mut high) = (0, self.places.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.key(middle) <= key { low = middle + 1 } else { high = middle }
+/// The heads of a run, as far as they can be read.
+struct Heads {
+    head: Head,
+    end: Option<Ends>,
+    /// Where the first block begins, and where the filter ends.
+    blocks_at: u64,
+    filter_end: u64,
+    is_damaged: bool,
+}
+
+/// `None`: no head of this run can be read.
+fn read_heads(file: &dyn DiskFile, id: u128, number: u64, length: u64) -> Result<Option<Heads>, DiskError> {
+    let read = |at: u64| {
+        let mut bytes = [0; HEADS_BYTES];
+        match file.read_at(&mut bytes, at) {
+            Err(error) if is_unreadable(&error) => {}
+            read => drop(read?),
         }
-        low.checked_sub(1)
+        Ok::<_, DiskError>(bytes)
+    };
+    let (front, back) = (read(0)?, read(length.saturating_sub(HEADS_BYTES as u64))?);
+    let head_in = |bytes: &[u8], version| {
+        Head::decode(RUN_MAGIC, bytes)
+            .filter(|head| (head.version, head.id, head.numbers[0]) == (version, id, number))
+    };
+    let end_in = |bytes: &[u8], version| {
+        Head::decode(RUN_END_MAGIC, bytes).filter(|head| (head.version, head.id) == (version, id))
+    };
+    if let Some(head) = head_in(&front, VERSION) {
+        let end = end_in(&back[HEAD_BYTES..], VERSION);
+        let filter_end = length.saturating_sub(HEAD_BYTES as u64);
+        let (end, blocks_at) = (end.as_ref().map(Ends::of), HEAD_BYTES as u64);
+        return Ok(Some(Heads { head, end, blocks_at, filter_end, is_damaged: false }));
     }
-
-    fn encode(&self, into: &mut Vec<u8>) {
-        for (at, (offset, length)) in self.places.iter().enumerate() {
-            put_u64(into, *offset);
-            put_u32(into, *length);
-            put_u16(into, self.key(at).len() as u16);
-            into.extend_from_slice(self.key(at));
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut index = Self::default();
-        let mut from = Reader::new(bytes);
-        while !from.is_at_end() {
-            let (offset, length, key_length) = (from.u64()?, from.u32()?, from.u16()?);
-            index.add(from.bytes(key_length.into())?, offset, length);
-        }
-        Some(index)
-    }
+    let heads = [&front, &back].map(|bytes| head_in(bytes, RUN_VERSION));
+    let ends = [&front, &back].map(|bytes| end_in(&bytes[HEAD_BYTES..], RUN_VERSION));
+    let is_damaged = heads.iter().chain(&ends).any(Option::is_none);
+    let end = ends.iter().flatten().next().map(Ends::of);
+    let (blocks_at, filter_end) = (HEADS_BYTES as u64, length.saturating_sub(HEADS_BYTES as u64));
+    let head = heads.into_iter().flatten().next();
+    Ok(head.map(|head| Heads { head, end, blocks_at, filter_end, is_damaged }))
 }
 
 impl SortedRun {
@@ -95,43 +128,94 @@ impl SortedRun {
         format!("names-{number:06}")
     }
 
-    /// Opens a run. `None`: it is missing, or its head is damaged. The text says what else is damaged.
+    /// Opens a run. `None`: it is missing, or no head of it can be read. What else is damaged is returned beside it.
     pub(crate) fn open(
         disk: &dyn Disk,
         id: u128,
         number: u64,
         level: u8,
-    ) -> Result<Option<(Self, Option<String>)>, DiskError> {
+    ) -> Result<Option<(Self, Vec<RunFault>)>, DiskError> {
         let name = Self::file_name(number);
         let file = match disk.open(&name, DiskOpen::Read) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let mut bytes = [0; HEAD_BYTES];
-        let read = file.read_at(&mut bytes, 0)?;
-        let Some(head) = Head::decode_own(RUN_MAGIC, &bytes[..read], id) else { return Ok(None) };
-        if head.numbers[0] != number {
-            return Ok(None);
+        let length = file.length()?;
+        let Some(heads) = read_heads(&*file, id, number, length)? else { return Ok(None) };
+        let Heads { head, end, filter_end, .. } = heads;
+        let mut faults = Vec::new();
+        if heads.is_damaged {
+            let what =
+                format!("{name}: its head is damaged at one end of the file; the copy at the other is read");
+            faults.push(RunFault { what, is_repairable: end.is_some() });
         }
-        let (changes, salt, length) = ((head.numbers[1], head.numbers[2]), head.salt, file.length()?);
-        let mut fault = None;
-        let (index, filter, keys) = match read_index(&*file, id, length)? {
-            Some(found) => found,
-            None => {
-                let (index, keys, end) = scanned(&*file, salt)?;
-                fault = Some(format!(
-                    "{name}: its index is damaged; {keys} names and inodes were found in its first {end} bytes"
-                ));
-                (index, Filter::of_everything(), keys)
-            }
+        let fits = |end: &Ends| {
+            heads.blocks_at <= end.index_at && end.index_at <= end.filter_at && end.filter_at <= filter_end
         };
-        let place = disk.place();
-        let run = Self { number, level, changes, keys, name, place, file, salt, index, filter };
-        Ok(Some((run, fault)))
+        let whole = end.filter(fits);
+        let (index, filter) = match whole {
+            Some(end) => {
+                (section(&*file, end.index_at, end.filter_at)?, section(&*file, end.filter_at, filter_end)?)
+            }
+            None => (None, None),
+        };
+        let index = index.as_deref().and_then(Index::decode);
+        let filter = filter.as_deref().and_then(Filter::decode);
+        if index.is_some() && filter.is_none() {
+            let what =
+                format!("{name}: its filter is damaged; look-ups of other runs' names read its blocks too");
+            faults.push(RunFault { what, is_repairable: true });
+        }
+        let is_indexed = index.is_some();
+        let mut run = Self {
+            number,
+            level,
+            changes: (head.numbers[1], head.numbers[2]),
+            keys: end.map_or(0, |end| end.keys),
+            name,
+            place: disk.place(),
+            file,
+            salt: head.salt,
+            has_parity: head.version == RUN_VERSION,
+            index: index.unwrap_or_default(),
+            filter: filter.unwrap_or_else(Filter::of_everything),
+            rebuilt: Mutex::default(),
+        };
+        if !is_indexed {
+            faults.push(run.index_again(heads.blocks_at, end.map(|end| end.keys))?);
+        }
+        Ok(Some((run, faults)))
+    }
+
+    /// Makes the index again from the blocks. `keys`: how many there should be, where that is known.
+    fn index_again(&mut self, start: u64, keys: Option<u64>) -> Result<RunFault, DiskError> {
+        let (places, end) = blocks_from(&*self.file, start)?;
+        let mut index = Index::default();
+        self.index = Index::of_places(places);
+        self.keys = 0;
+        let mut behind: Vec<u8> = Vec::new();
+        for at in 0..self.blocks() {
+            let (offset, length) = self.index.places()[at];
+            let found = self.found(at).ok().flatten();
+            let first = found.as_ref().and_then(|block| block.entry(0));
+            // What a block that cannot be read may have lies behind the last key before it.
+            index.add(first.map_or(&behind[..], |(key, _)| key), offset, length);
+            if let Some((key, _)) = found.as_ref().and_then(|block| block.entry(block.len() - 1)) {
+                behind = [key, &[0]].concat();
+            }
+            self.keys += found.map_or(0, |block| block.len() as u64);
+        }
+        self.index = index;
+        self.filter = Filter::of_everything();
+        let what = format!(
+            "{}: its index is damaged; {} names and inodes were found in its first {end} bytes",
+            self.name, self.keys
+        );
+        Ok(RunFault { what, is_repairable: keys == Some(self.keys) })
     }
 
     pub(crate) fn blocks(&self) -> usize {
-        self.index.places.len()
+        self.index.places().len()
     }
 
     /// The block that may have the key.
@@ -144,17 +228,73 @@ impl SortedRun {
         self.filter.may_have(hash(key))
     }
 
-    /// Reads a block from the disk.
+    /// Reads a block from the disk, or makes it again from its group.
     pub(crate) fn load(&self, at: usize) -> Result<Arc<Block>, TreeError> {
-        let (offset, length) = self.index.places[at];
+        self.found(at)?.map(Arc::new).ok_or_else(|| self.damaged(at))
+    }
+
+    /// As [`SortedRun::load`]. `None`: it is lost.
+    fn found(&self, at: usize) -> Result<Option<Block>, DiskError> {
+        let read = self.block_at(at);
+        if let Ok(Some(block)) = read {
+            return Ok(Some(block));
+        }
+        let Some(block) = self.block_from_others(at) else { return read };
+        let mut rebuilt = self.rebuilt.lock().unwrap_or_else(PoisonError::into_inner);
+        if rebuilt.insert(at) {
+            let (run, offset) = (&self.name, self.index.places()[at].0);
+            tracing::warn!(place = %self.place, run, offset, "a damaged block of names was rebuilt from its parity group");
+        }
+        Ok(Some(block))
+    }
+
+    fn block_at(&self, at: usize) -> Result<Option<Block>, DiskError> {
+        let (offset, length) = self.index.places()[at];
         let mut bytes = vec![0; length as usize].into_boxed_slice();
         let read = self.file.read_at(&mut bytes, offset)?;
-        let whole = if read == bytes.len() { Block::decode(bytes, self.salt) } else { None };
-        whole.map(Arc::new).ok_or_else(|| self.damaged(at))
+        Ok(if read == bytes.len() { Block::decode(bytes, self.salt) } else { None })
+    }
+
+    fn block_from_others(&self, at: usize) -> Option<Block> {
+        if !self.has_parity {
+            return None;
+        }
+        let group = parity::group_of(at, self.index.places())?;
+        let mut bytes = vec![0; group.length];
+        self.file.read_at(&mut bytes, group.offset).ok()?;
+        let mut combined = parity::decode(&bytes, self.salt)?.to_vec();
+        for other in group.blocks.filter(|other| *other != at) {
+            parity::combine(&mut combined, self.block_at(other).ok()??.encoded());
+        }
+        combined.truncate(self.index.places()[at].1 as usize);
+        Block::decode(combined.into(), self.salt)
+    }
+
+    /// Blocks that were damaged and made again since the run was opened, and parity blocks that are damaged.
+    pub(crate) fn damage_without_loss(&self) -> Vec<RunFault> {
+        let rebuilt = self.rebuilt.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = rebuilt.iter().map(|at| {
+            let offset = self.index.places()[*at].0;
+            format!("{}: the block at byte {offset} is damaged; its names and inodes were rebuilt", self.name)
+        });
+        let is_damaged = |group: &parity::Group| {
+            let mut bytes = vec![0; group.length];
+            let read = self.file.read_at(&mut bytes, group.offset);
+            read.is_err() || parity::decode(&bytes, self.salt).is_none()
+        };
+        let groups = if self.has_parity { parity::groups(self.index.places()) } else { parity::groups(&[]) };
+        let spare = groups.filter(is_damaged).map(|group| {
+            let offset = group.offset;
+            format!(
+                "{}: the parity block at byte {offset} is damaged; no name and no inode is lost",
+                self.name
+            )
+        });
+        blocks.chain(spare).map(|what| RunFault { what, is_repairable: true }).collect()
     }
 
     fn damaged(&self, at: usize) -> TreeError {
-        let (place, file, offset_bytes) = (self.place.clone(), self.name.clone(), self.index.places[at].0);
+        let (place, file, offset_bytes) = (self.place.clone(), self.name.clone(), self.index.places()[at].0);
         TreeError::DamagedNames { place, file, offset_bytes }
     }
 }
@@ -177,156 +317,4 @@ pub(crate) fn find<T>(
         }
     }
     Ok(None)
-}
-
-/// The index, the filter and the number of keys. `None`: they are damaged.
-fn read_index(file: &dyn DiskFile, id: u128, length: u64) -> Result<Option<(Index, Filter, u64)>, DiskError> {
-    let mut bytes = [0; HEAD_BYTES];
-    let end = length.saturating_sub(HEAD_BYTES as u64);
-    let read = file.read_at(&mut bytes, end)?;
-    let Some(head) = Head::decode_own(RUN_END_MAGIC, &bytes[..read], id) else { return Ok(None) };
-    let [index_at, filter_at, keys] = head.numbers;
-    if !(HEAD_BYTES as u64 <= index_at && index_at <= filter_at && filter_at <= end) {
-        return Ok(None);
-    }
-    let section = |from: u64, to: u64| {
-        let mut bytes = vec![0; (to - from) as usize];
-        let read = file.read_at(&mut bytes, from)?;
-        let whole = read == bytes.len()
-            && bytes.split_last_chunk().is_some_and(|(rest, sum)| crc(rest).to_le_bytes() == *sum);
-        bytes.truncate(read.saturating_sub(4));
-        Ok::<_, DiskError>(whole.then_some(bytes))
-    };
-    let (Some(index), Some(filter)) = (section(index_at, filter_at)?, section(filter_at, end)?) else {
-        return Ok(None);
-    };
-    let found = Index::decode(&index).zip(Filter::decode(&filter));
-    Ok(found.map(|(index, filter)| (index, filter, keys)))
-}
-
-/// An index made from the blocks, the number of their keys, and where the last whole block ends.
-fn scanned(file: &dyn DiskFile, salt: u32) -> Result<(Index, u64, u64), DiskError> {
-    let length = file.length()?;
-    let (mut index, mut keys, mut at) = (Index::default(), 0, HEAD_BYTES as u64);
-    let mut head = [0; 12];
-    loop {
-        let read = file.read_at(&mut head, at)?;
-        let Some(bytes) = Block::length(&head[..read]).filter(|bytes| at + *bytes as u64 <= length) else {
-            return Ok((index, keys, at));
-        };
-        let mut block = vec![0; bytes].into_boxed_slice();
-        file.read_at(&mut block, at)?;
-        if let Some(block) = Block::decode(block, salt)
-            && let Some((first, _)) = block.entry(0)
-        {
-            index.add(first, at, bytes as u32);
-            keys += block.len() as u64;
-        }
-        at += bytes as u64;
-    }
-}
-
-/// Writes a run, key by key, in order.
-pub(crate) struct RunWriter {
-    file: Arc<dyn DiskFile>,
-    id: u128,
-    salt: u32,
-    builder: BlockBuilder,
-    /// Of the block that is built.
-    first_key: Vec<u8>,
-    index: Index,
-    filter: Filter,
-    buffer: Vec<u8>,
-    /// In the file, where `buffer` goes.
-    offset: u64,
-    keys: u64,
-}
-
-impl RunWriter {
-    /// A new run with up to `keys` keys.
-    pub(crate) fn new(
-        disk: &dyn Disk,
-        id: u128,
-        number: u64,
-        changes: (u64, u64),
-        keys: u64,
-    ) -> Result<Self, DiskError> {
-        let name = SortedRun::file_name(number);
-        // What an attempt that failed left.
-        remove(disk, &name)?;
-        let file = disk.open(&name, DiskOpen::New)?;
-        let salt = salt();
-        let head = Head::new(id, [number, changes.0, changes.1], salt).encode(RUN_MAGIC);
-        Ok(Self {
-            file,
-            id,
-            salt,
-            builder: BlockBuilder::default(),
-            first_key: Vec::new(),
-            index: Index::default(),
-            filter: Filter::for_keys(keys),
-            buffer: head.to_vec(),
-            offset: 0,
-            keys: 0,
-        })
-    }
-
-    /// Adds a key that is higher than all before it. `None`: it was removed.
-    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DiskError> {
-        assert!(value.is_none_or(|value| value.len() < BLOCK_BYTES_MAX), "files have fewer pieces");
-        if self.builder.is_empty() {
-            self.first_key.clear();
-            self.first_key.extend_from_slice(key);
-        }
-        self.builder.add(key, value);
-        self.filter.insert(hash(key));
-        self.keys += 1;
-        if self.builder.is_full() {
-            self.end_block()?;
-        }
-        Ok(())
-    }
-
-    fn end_block(&mut self) -> Result<(), DiskError> {
-        let start = self.buffer.len();
-        self.builder.finish(self.salt, &mut self.buffer);
-        let length = (self.buffer.len() - start) as u32;
-        self.index.add(&self.first_key, self.offset + start as u64, length);
-        if self.buffer.len() >= WRITE_BYTES {
-            self.write()?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self) -> Result<(), DiskError> {
-        self.file.write_at(&self.buffer, self.offset)?;
-        self.offset += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    /// Writes the rest and syncs. Returns how many keys the run has.
-    pub(crate) fn finish(mut self) -> Result<u64, DiskError> {
-        if !self.builder.is_empty() {
-            self.end_block()?;
-        }
-        let index_at = self.offset + self.buffer.len() as u64;
-        let mut section = Vec::new();
-        self.index.encode(&mut section);
-        put_with_sum(&mut self.buffer, &section);
-        let filter_at = self.offset + self.buffer.len() as u64;
-        section.clear();
-        self.filter.encode(&mut section);
-        put_with_sum(&mut self.buffer, &section);
-        let end = Head::new(self.id, [index_at, filter_at, self.keys], 0).encode(RUN_END_MAGIC);
-        self.buffer.extend_from_slice(&end);
-        self.write()?;
-        self.file.sync()?;
-        Ok(self.keys)
-    }
-}
-
-fn put_with_sum(into: &mut Vec<u8>, section: &[u8]) {
-    into.extend_from_slice(section);
-    put_u32(into, crc(section));
 }

@@ -1,4 +1,4 @@
-//! The layout on disk: trees that versions 1 and 2 wrote still open, with all that was in them.
+//! The layout on disk: trees that versions 1 and 2 wrote still open, with all that was in them, whatever the version of their runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +10,11 @@ use testkit::SimulatedDisk;
 
 use crate::scenario::{SMALL, There, all, append, disk, opened, pattern, scratch, write};
 
-fn fixture(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/tree-v{version}"))
+/// A tree of version 1; of version 2; of version 2 with runs of version 3, which have parity.
+const VERSIONS: [&str; 3] = ["tree-v1", "tree-v2", "tree-v2-runs-v3"];
+
+fn fixture(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(version)
 }
 
 /// Makes what is in `testdata`; see the README there.
@@ -39,7 +42,7 @@ fn made(directory: &Path) {
 }
 
 /// A copy of a fixture.
-fn copied(version: u32) -> TempDir {
+fn copied(version: &str) -> TempDir {
     let scratch = scratch();
     copy(&fixture(version), scratch.path());
     scratch
@@ -68,7 +71,7 @@ fn has_all(tree: &PackTree) {
 
 #[test]
 fn a_tree_that_version_1_wrote_opens_with_all_that_was_in_it() {
-    let scratch = copied(1);
+    let scratch = copied(VERSIONS[0]);
     let before = check(&*disk(&scratch), |_, _| ()).unwrap();
     assert_eq!(before.faults, []);
     assert!(scratch.path().join("names").exists(), "a check changes nothing");
@@ -80,26 +83,39 @@ fn a_tree_that_version_1_wrote_opens_with_all_that_was_in_it() {
     // It is one of version 2 now.
     assert!(!scratch.path().join("names").exists() && scratch.path().join("manifest").exists());
     let after = check(&*disk(&scratch), |_, _| ()).unwrap();
-    assert_eq!((after.faults, after.files, after.unaccounted_bytes), (vec![], before.files + 1, 0));
+    assert_eq!((after.faults, after.files, after.leaked_bytes), (vec![], before.files + 1, 0));
     let tree = opened(disk(&scratch));
     tree.unlink(Path::new("later")).unwrap();
     assert_eq!(all(&tree), found);
 }
 
 #[test]
-fn a_tree_that_version_2_wrote_opens_with_all_that_was_in_it() {
+fn trees_that_version_2_wrote_open_with_all_that_was_in_them() {
+    let [_, without_parity, newest] = VERSIONS;
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
-        let _ = std::fs::remove_dir_all(fixture(2));
-        std::fs::create_dir(fixture(2)).unwrap();
+        let _ = std::fs::remove_dir_all(fixture(newest));
+        std::fs::create_dir(fixture(newest)).unwrap();
         let scratch = scratch();
         made(scratch.path());
-        copy(scratch.path(), &fixture(2));
+        copy(scratch.path(), &fixture(newest));
     }
-    let scratch = copied(2);
-    assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, []);
-    let tree = opened(disk(&scratch));
-    has_all(&tree);
-    write(&tree, "later", b"it takes more");
+    for (version, run_version) in [(without_parity, 2), (newest, 3)] {
+        let scratch = copied(version);
+        let run = std::fs::read(scratch.path().join("names-000001")).unwrap();
+        assert_eq!(run[8..12], [run_version, 0, 0, 0], "{version}");
+        assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, [], "{version}");
+        let tree = opened(disk(&scratch));
+        has_all(&tree);
+        // New runs are of the newest version, and merges take both.
+        for number in 0..500 {
+            write(&tree, &format!("later-{number}"), b"it takes more");
+        }
+        tree.close().unwrap();
+        assert_eq!(check(&*disk(&scratch), |_, _| ()).unwrap().faults, [], "{version}");
+        let tree = opened(disk(&scratch));
+        (0..500).for_each(|number| tree.unlink(Path::new(&format!("later-{number}"))).unwrap());
+        has_all(&tree);
+    }
 }
 
 /// What an upgrade that loses power at each of its operations leaves.
@@ -107,7 +123,7 @@ fn a_tree_that_version_2_wrote_opens_with_all_that_was_in_it() {
 fn an_upgrade_that_is_cut_off_anywhere_leaves_a_tree_with_everything() {
     let whole = SimulatedDisk::new("machine");
     for name in ["clean", "names", "space", "tree"] {
-        let bytes = std::fs::read(fixture(1).join(name)).unwrap();
+        let bytes = std::fs::read(fixture(VERSIONS[0]).join(name)).unwrap();
         let file = disk::Disk::open(&whole, name, disk::DiskOpen::New).unwrap();
         file.write_at(&bytes, 0).unwrap();
         file.sync().unwrap();

@@ -141,7 +141,7 @@ fn every_kind_of_inode_keeps_its_attributes_across_reopenings_and_checkpoints() 
     assert_eq!(after, before);
     drop(tree);
     let report = check(&machine, |_, _| ()).unwrap();
-    assert_eq!((report.faults, report.unaccounted_bytes, report.names), (vec![], 0, 6 + 1500));
+    assert_eq!((report.faults, report.leaked_bytes, report.names), (vec![], 0, 6 + 1500));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn truncation_and_holes_give_the_bytes_of_a_plain_file_and_their_space_back() {
     drop((file, nodes));
     tree.close().unwrap();
     let report = check(&machine, |_, _| ()).unwrap();
-    assert_eq!((report.faults, report.unaccounted_bytes, report.bytes), (vec![], 0, 1));
+    assert_eq!((report.faults, report.leaked_bytes, report.bytes), (vec![], 0, 1));
     let tree = opened(Arc::new(machine));
     assert_eq!(tree.nodes().attributes(inode).unwrap().size, 50_000_003);
     let space = tree.statfs().unwrap().bytes_free;
@@ -290,7 +290,7 @@ fn what_is_open_stays_without_a_name_and_is_gone_with_its_space_after_a_kill() {
     assert_eq!(nodes.list(directory, b"", 10).unwrap(), (vec![], true));
     for after in [machine.process_end(), machine.power_cut(1)] {
         let report = check(&after, |_, _| ()).unwrap();
-        assert_eq!((report.faults, report.unaccounted_bytes), (vec![], 0));
+        assert_eq!((report.faults, report.leaked_bytes), (vec![], 0));
         let tree = opened(Arc::new(after));
         assert_eq!(status(tree.nodes().attributes(inode)), Status::STALE);
         assert_eq!(status(tree.nodes().open(directory).map(drop)), Status::STALE);
@@ -298,7 +298,7 @@ fn what_is_open_stays_without_a_name_and_is_gone_with_its_space_after_a_kill() {
     drop((file, held, nodes));
     tree.close().unwrap();
     let report = check(&machine, |_, _| ()).unwrap();
-    assert_eq!((report.faults, report.unaccounted_bytes, report.files), (vec![], 0, 1500));
+    assert_eq!((report.faults, report.leaked_bytes, report.files), (vec![], 0, 1500));
 }
 
 #[test]

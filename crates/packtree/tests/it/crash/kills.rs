@@ -191,5 +191,5 @@ fn an_unlinked_file_that_was_open_at_a_kill_is_gone_and_its_space_is_free() {
         std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
     let report = check(&*disk(&copy), |_, _| ()).unwrap();
-    assert_eq!((report.files, report.unaccounted_bytes, report.faults), (0, 0, Vec::new()));
+    assert_eq!((report.files, report.leaked_bytes, report.faults), (0, 0, Vec::new()));
 }

@@ -94,5 +94,5 @@ fn crash_at(seed: u64, operation: u64) {
 fn checked(machine: &SimulatedDisk, when: &str) {
     let report = check(&machine.process_end(), |_, _| ()).unwrap_or_else(|error| panic!("{when}: {error}"));
     assert_eq!(report.faults, [], "{when}");
-    assert_eq!(report.unaccounted_bytes, 0, "{when}: blocks that are neither used nor free");
+    assert_eq!(report.leaked_bytes, 0, "{when}: blocks that are neither used nor free");
 }
