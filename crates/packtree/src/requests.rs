@@ -39,6 +39,7 @@ const CACHED: usize = 16;
 /// What requests need beside the engine.
 pub(crate) struct Answering {
     cached: Vec<Mutex<Cached>>,
+    listings: listing::Listings,
     /// Another one after each opening: what was not committed before may be lost.
     verifier: [u8; 8],
     caller: Option<Caller>,
@@ -49,6 +50,7 @@ impl Answering {
     pub(crate) fn new() -> Self {
         Self {
             cached: (0..CACHED).map(|_| Mutex::default()).collect(),
+            listings: listing::Listings::default(),
             verifier: RandomState::new().hash_one(2).to_le_bytes(),
             caller: Caller::current().ok(),
             failure_logged: AtomicBool::new(false),
