@@ -108,16 +108,19 @@ impl Checkpoint<'_> {
     }
 }
 
-/// Which runs to merge next, of those from the newest to the oldest.
+/// Which runs to merge next, of those from the newest to the oldest: the level with most. So no level grows for long while others are
+/// merged.
 pub(crate) fn due(runs: &[Arc<SortedRun>]) -> Option<Range<usize>> {
     let mut start = 0;
+    let mut fullest: Option<Range<usize>> = None;
     for level in runs.chunk_by(|one, other| one.level == other.level) {
-        if level.len() >= RUNS_OF_LEVEL {
-            return Some(start..start + level.len());
+        let range = start..start + level.len();
+        start = range.end;
+        if range.len() >= RUNS_OF_LEVEL && fullest.as_ref().is_none_or(|before| range.len() > before.len()) {
+            fullest = Some(range);
         }
-        start += level.len();
     }
-    None
+    fullest
 }
 
 /// What came of a merge.

@@ -6,7 +6,7 @@
 //! sync:    hand over -> one fdatasync of `space` for all who ask -> frees what marks allow -> a mark
 //! ```
 //!
-//! Locks, in order: a file's stripe, `merging` and `growing`, `manifest` (across the writing of a run), `syncing` (never across the
+//! Locks, in order: a file's stripe, `growing`, `merging`, `manifest` (across the writing of a run), `syncing` (never across the
 //! disk), `writing` (the journal's own: across a write of journal bytes into the page cache), `state` (across the disk only when
 //! the cache of names forgets blocks faster than they are looked at).
 //!
@@ -377,6 +377,7 @@ impl Engine {
             return Ok(());
         }
         if free_rooms == 0 && used_rooms >= checkpointing::ROOMS_MIN {
+            self.wait_for_merges();
             self.checkpoint()?;
             return Ok(());
         }

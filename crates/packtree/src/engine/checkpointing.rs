@@ -19,6 +19,8 @@ use crate::names::{Manifest, SortedRun, remove};
 pub(super) const ROOMS_MIN: usize = 8;
 /// Changes wait for the checkpoint when the journal has more rooms.
 const ROOMS_MAX: usize = 24;
+/// A checkpoint waits for merges when there are more runs: a look-up of a name may ask the filter of each.
+const RUNS_MAX: usize = 24;
 
 impl Engine {
     /// Has a checkpoint written if the journal is longer than [`ROOMS_MIN`] rooms. A failure is only logged: the journal has
@@ -50,10 +52,19 @@ impl Engine {
         if used <= ROOMS_MIN {
             return;
         }
+        self.wait_for_merges();
         let failed = self.checkpoint().inspect_err(|error| {
             tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
         });
         self.rooms_at_failure.store(if failed.is_err() { used } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Returns once there are few enough runs for one more. Changes that come faster than runs are merged wait for a checkpoint, and it
+    /// waits here. Where merges are over there is nothing to wait for.
+    pub(super) fn wait_for_merges(&self) {
+        if self.read().table.runs().len() >= RUNS_MAX {
+            self.merge_or_log();
+        }
     }
 
     /// Merges runs until none are due. After a failure there are no merges until the tree is opened again: what is damaged
@@ -160,5 +171,64 @@ impl Engine {
             remove(disk, &SortedRun::file_name(run.number))?;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicU64;
+
+    use files::FileSystem as _;
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::{PackTree, TreeOptions};
+
+    /// Symptom: changes came faster than one thread merged, and after 10,000,000 names there were 104 files that a look-up may have to ask.
+    #[test]
+    fn while_a_merge_takes_long_changes_wait_and_the_runs_stay_few() {
+        const NAMES: u64 = 60_000;
+        let machine = SimulatedDisk::new("machine");
+        let options = TreeOptions {
+            segment_bytes: 128 << 10,
+            journal_bytes: 8 << 10,
+            cache_bytes: 96 << 10,
+            ..TreeOptions::default()
+        };
+        PackTree::create(&machine, &options).unwrap();
+        let tree = PackTree::open(Arc::new(machine), &options, "pack:test").unwrap();
+        let engine = &tree.tree.engine;
+        let (made, runs_max) = (AtomicU64::new(0), AtomicU64::new(0));
+        let now = || (engine.read().table.runs().len(), engine.read().tail.used_rooms());
+        let merging = locked(&engine.merging);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..NAMES {
+                    drop(tree.create(Path::new(&format!("file-{number}"))).unwrap());
+                    made.fetch_add(1, Ordering::Relaxed);
+                    runs_max.fetch_max(now().0 as u64, Ordering::Relaxed);
+                }
+            });
+            while !writer.is_finished() && now().0 < RUNS_MAX {
+                std::thread::yield_now();
+            }
+            // The journal takes less than half of the names until the next checkpoint, which waits.
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            assert!(!writer.is_finished() && made.load(Ordering::Relaxed) < NAMES, "no change waited");
+            let (runs, rooms) = now();
+            assert!(runs <= RUNS_MAX + 1 && rooms <= ROOMS_MAX + 1, "{runs} runs, {rooms} rooms");
+            drop(merging);
+        });
+        assert_eq!(made.into_inner(), NAMES);
+        // Two threads may write a checkpoint, and both may have found room for one.
+        assert!(runs_max.into_inner() <= RUNS_MAX as u64 + 1);
+        engine.merge_or_log();
+        let runs = engine.read().table.runs().clone();
+        assert!(runs.chunk_by(|one, other| one.level == other.level).all(|level| level.len() < 4));
+        for number in (0..NAMES).step_by(97) {
+            tree.stat(Path::new(&format!("file-{number}"))).unwrap();
+        }
+        tree.close().unwrap();
     }
 }
