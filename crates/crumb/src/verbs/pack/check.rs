@@ -32,19 +32,21 @@ pub struct CheckArgs {
 }
 
 /// Verify, delete damaged objects and rewrite damaged indexes; other objects stay as they are. Faults that could not be
-/// repaired are reported and give exit code 1. Of a file tree, copy what can be read into a new one.
+/// repaired are reported and give exit code 1. Of a file tree, rewrite damaged files of names that lost nothing; with --to,
+/// copy what can be read into a new tree.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   crumb pack repair /srv/objects
   A file tree:
+    crumb pack repair /srv/spool
     crumb pack repair /srv/spool --to /srv/spool-repaired")]
 pub struct RepairArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// For a file tree, and needed there: directory of the new tree, empty or missing. The old one is not changed
+    /// For a file tree: directory of a new tree, empty or missing, into which to copy what can be read. The old one is not changed
     #[arg(long, value_name = "NEW")]
     to: Option<PathBuf>,
 

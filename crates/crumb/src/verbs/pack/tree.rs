@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow, bail};
 use disk::LocalDisk;
 use files::{DirectoryTransport, DirectoryTransportOptions, Transport};
 use packfs::make_directory;
-use packtree::{PackTree, Presence, TreeError, TreeOptions, TreeReport};
+use packtree::{PackTree, Presence, TreeError, TreeFault, TreeOptions, TreeReport};
 use quanta::Clock;
 use report::bytes_text;
 use serde_json::json;
@@ -133,24 +133,31 @@ pub fn check(directory: &Path, json: Option<&Destination>, context: &Context) ->
     progress.finish();
     let report = report?;
     if let Some(json) = json {
-        let faults: Vec<_> = report.faults.iter().map(|fault| json!({ "what": fault.what })).collect();
+        let fault = |fault: &TreeFault| json!({ "what": fault.what, "repairable": fault.is_repairable });
+        let faults: Vec<_> = report.faults.iter().map(fault).collect();
         write_json(
             json,
             context,
             &json!({
                 "names": report.names, "files": report.files, "directories": report.directories,
                 "bytes": report.bytes, "faults": faults, "notes": report.notes,
-                "locked": report.is_locked, "closed": report.is_closed,
+                "locked": report.is_locked, "closed": report.is_closed, "leaked_bytes": report.leaked_bytes,
             }),
         )?;
     } else {
         print(&report.faults.iter().map(|fault| format!("{}\n", fault.what)).collect::<String>())?;
-        let notes = report.notes.iter().map(String::as_str).chain(not_closed(&report));
+        let leaked = (report.leaked_bytes > 0).then_some(LEAKED);
+        let notes = report.notes.iter().map(String::as_str).chain(not_closed(&report)).chain(leaked);
         notes.for_each(|text| note(context, wrapped("", text).trim_end()));
         note(context, wrapped("", &text(&report)).trim_end());
     }
     match report.faults.len() {
         0 => Ok(ExitStatus::Fine),
+        count if report.faults.iter().all(|fault| fault.is_repairable) => Err(anyhow!(
+            "{}: {}, and nothing is lost: all files can be read; `crumb pack repair {0}` repairs the tree where it is",
+            directory.display(),
+            counted(count, "fault", "faults")
+        )),
         count => Err(anyhow!(
             "{}: {}; the rest can be read, from pack:{0}, and nothing can be written; `crumb pack repair {0} --to NEW` copies what can be read into a new tree",
             directory.display(),
@@ -158,6 +165,8 @@ pub fn check(directory: &Path, json: Option<&Destination>, context: &Context) ->
         )),
     }
 }
+
+const LEAKED: &str = "leaked bytes are in no file and not free: a mistake of this program, which costs no file; `crumb pack repair --to NEW` makes a copy without them";
 
 fn not_closed(report: &TreeReport) -> Option<&'static str> {
     (!report.is_closed).then_some(
@@ -172,11 +181,12 @@ fn text(report: &TreeReport) -> String {
         "; not locked, as this storage has no lock for readers: faults may be changes made meanwhile"
     };
     format!(
-        "{} with {} and {}, {} read, {}{unlocked}",
+        "{} with {} and {}, {} read, {} leaked, {}{unlocked}",
         counted(report.files as usize, "file", "files"),
         counted(report.names as usize, "name", "names"),
         counted(report.directories as usize, "directory", "directories"),
         bytes_text(report.bytes),
+        bytes_text(report.leaked_bytes),
         counted(report.faults.len(), "fault", "faults")
     )
 }

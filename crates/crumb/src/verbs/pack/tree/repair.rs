@@ -1,4 +1,5 @@
-//! `crumb pack repair` of a file tree: what can be read, copied into a new tree.
+//! `crumb pack repair` of a file tree: damage that costs nothing is repaired where it is; of other trees, what can be read is copied
+//! into a new one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use disk::LocalDisk;
 use packfs::make_directory;
-use packtree::{PackTree, Salvaged, TreeOptions, salvage};
+use packtree::{PackTree, Salvaged, TreeFault, TreeOptions, salvage};
 use report::bytes_text;
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::layout::{counted, wrapped};
 use crate::output::{Destination, note, print};
 use crate::progress::Progress;
 
-/// Copies what can be read of the tree in `directory` into a new one in `to`.
+/// Repairs the tree in `directory`, or copies what can be read of it into a new one in `to`.
 pub fn repair(
     directory: &Path,
     to: Option<&Path>,
@@ -26,12 +27,7 @@ pub fn repair(
     context: &Context,
 ) -> anyhow::Result<ExitStatus> {
     let shown = directory.display();
-    let Some(to) = to else {
-        let wrong = anyhow!(
-            "{shown}: holds a file tree, which is repaired by a copy of all that can be read: name an empty directory for it, `crumb pack repair {shown} --to NEW`"
-        );
-        return Err(wrong.context(BadUsage));
-    };
+    let Some(to) = to else { return repair_in_place(directory, json, context) };
     let options = TreeOptions::default();
     let damaged = PackTree::open(Arc::new(LocalDisk::open(directory)?), &options, directory)?;
     make_directory(to)?;
@@ -63,6 +59,45 @@ pub fn repair(
             to.display(),
             counted(count, "fault", "faults")
         )),
+    }
+}
+
+/// Writes runs of names again that are damaged and have lost nothing.
+fn repair_in_place(
+    directory: &Path,
+    json: Option<&Destination>,
+    context: &Context,
+) -> anyhow::Result<ExitStatus> {
+    let shown = directory.display();
+    let mut progress = Progress::new(context.quiet);
+    let disk = LocalDisk::open(directory)?;
+    let done = packtree::repair(&disk, |done, of| progress.step(done, of, format!("{done} of {of} files")));
+    progress.finish();
+    let done = done?;
+    let listed = |faults: &[TreeFault]| faults.iter().map(|fault| fault.what.clone()).collect::<Vec<_>>();
+    let (repaired, left) = (listed(&done.repaired), listed(&done.left));
+    if let Some(json) = json {
+        write_json(json, context, &json!({ "store": directory, "repaired": repaired, "left": left }))?;
+    } else {
+        let repaired = repaired.iter().map(|what| format!("repaired: {what}\n"));
+        print(
+            &repaired.chain(left.iter().map(|what| format!("not repaired: {what}\n"))).collect::<String>(),
+        )?;
+        note(context, &format!("{shown}: {} repaired", counted(done.repaired.len(), "fault", "faults")));
+    }
+    let copy = format!(
+        "name an empty directory for a copy of all that can be read: `crumb pack repair {shown} --to NEW`"
+    );
+    match (repaired.len(), left.len()) {
+        (_, 0) => Ok(ExitStatus::Fine),
+        (0, left) => {
+            let wrong = anyhow!(
+                "{shown}: holds a file tree with {}, which cannot be repaired where it is; {copy}",
+                counted(left, "fault", "faults")
+            );
+            Err(wrong.context(BadUsage))
+        }
+        (_, left) => Err(anyhow!("{shown}: {} left; {copy}", counted(left, "fault is", "faults are"))),
     }
 }
 
