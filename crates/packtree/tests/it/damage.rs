@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use files::{Access, FileSystem, Status};
 use packtree::{PackTree, SalvageError, TreeError, TreeReport, check, repair, salvage};
-use testkit::SimulatedDisk;
+use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
 use crate::scenario::{SMALL, There, all, files_of_names, opened, pattern, write};
 
@@ -240,6 +240,20 @@ fn a_page_that_is_all_zeros_costs_no_name_of_a_long_run() {
         of_two_blocks += usize::from(found.faults.len() > 1);
     }
     assert!(of_two_blocks > 10, "{of_two_blocks} pages");
+}
+
+#[test]
+fn a_block_of_names_that_the_disk_cannot_read_is_rebuilt() {
+    let machine = machine();
+    let tree = opened(Arc::new(machine.clone()));
+    let name = runs_of(&machine).into_iter().max_by_key(|name| machine.bytes(name).unwrap().len()).unwrap();
+    machine.fail(DiskOperation::Read, Some(&name), 0, 1, DiskFault::Half);
+    assert_eq!(looked_at(&tree), (700, 0));
+    // Parity does not help where nothing can be read.
+    let machine = machine.process_end();
+    let tree = opened(Arc::new(machine.clone()));
+    machine.fail(DiskOperation::Read, Some(&name), 0, 40, DiskFault::Half);
+    assert!(looked_at(&tree).1 > 0, "no read failed");
 }
 
 #[test]
