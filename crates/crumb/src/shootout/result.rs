@@ -348,7 +348,7 @@ fn sentence(table: &Table) -> String {
     let mut text = std::iter::once(first).chain(parts).collect::<Vec<_>>().join(", ");
     let open = compared.iter().filter(|row| !row.is_shown).count();
     if !any_shown {
-        text.push_str(", by medians: no lead is shown beyond doubt");
+        text.push_str(" by medians, and no lead is shown beyond doubt");
     } else if open > 0 {
         text.push_str(&format!("; in {open} no lead is shown beyond doubt"));
     }

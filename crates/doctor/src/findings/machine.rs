@@ -86,7 +86,7 @@ fn busy(facts: &Facts) -> Option<Finding> {
         FindingCode::BusyMachine,
         54,
         text,
-        "figures of this page are too slow; stop them and run it again",
+        "rates on this page are too low; stop those programs and run it again",
     ))
 }
 

@@ -304,8 +304,8 @@ impl Lateness {
         }
         if !sending.is_empty() {
             let text = format!(
-                "the generator sent some requests late, but only {:.2}% of all together; latencies count from when each was \
-                 really sent, from the planned moments they would be: {sending}",
+                "the generator sent some requests late, but only {:.2}% of all in bunches; latencies count from when each was sent, \
+                 from the planned moments they would be: {sending}",
                 self.together_share * 100.0
             );
             verdict.remark(SENDS_LATE, text);
@@ -451,7 +451,7 @@ mod tests {
         lateness.judge(&GeneratorLimits::default(), &mut verdict);
         let text = &verdict.reasons[0].text;
         assert!(
-            text.contains("only 0.00% of all together") && text.contains("p99 365 us instead of 65 us"),
+            text.contains("only 0.00% of all in bunches") && text.contains("p99 365 us instead of 65 us"),
             "{text}"
         );
     }

@@ -99,7 +99,7 @@ impl Shortfall {
         verdict.invalidate(
             RATE_OFF,
             format!(
-                "{:.1}% of the {} requests due were not answered in time ({unsent} not sent, {unanswered} sent): {whose}",
+                "{:.1}% of the {} requests due were not answered in time ({unsent} never sent, {unanswered} sent but unanswered): {whose}",
                 100.0 * (1.0 - self.held()),
                 self.due
             ),

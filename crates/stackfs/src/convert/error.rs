@@ -44,8 +44,8 @@ pub enum ConvertError {
     },
     /// A running mount would see half of it.
     #[error(
-        "{path}: cannot be converted while it is in use by {by}; unmount that first (crumb unmount), \
-         then run this again", path = path.display()
+        "{path}: cannot be converted while it is in use by {by}; run `crumb manage --online` (or `unmanage \
+         --online`) on the directory's path in that mount, or unmount it (crumb unmount) and run this again", path = path.display()
     )]
     Mounted {
         /// What was named.

@@ -194,7 +194,7 @@ impl StackOptions {
             ("rw", None) => self.read_only = false,
             ("watch", None) => self.watch = true,
             ("nowatch", None) => self.watch = false,
-            ("no-open", None) => self.no_open = true,
+            ("no-open" | "noopen", None) => self.no_open = true,
             ("nopassthrough", None) => self.passthrough = false,
             ("awake", None) => self.awake = Some(true),
             ("noawake", None) => self.awake = Some(false),
@@ -258,7 +258,7 @@ fn wrong(option: &str, name: &str, value: Option<&str>) -> StackError {
 }
 
 /// Options that only a program that serves could change, and so none that is running.
-const FIXED: [&str; 21] = [
+const FIXED: [&str; 22] = [
     "layout",
     "entry_timeout",
     "attr_timeout",
@@ -272,6 +272,7 @@ const FIXED: [&str; 21] = [
     "watch",
     "nowatch",
     "no-open",
+    "noopen",
     "nopassthrough",
     "awake",
     "noawake",

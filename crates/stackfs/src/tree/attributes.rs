@@ -144,7 +144,7 @@ impl Tree {
         if mode & MANAGED_BIT != 0 {
             let name = self.nodes.place(id).map(|place| String::from_utf8_lossy(&place.name).into_owned());
             tracing::warn!(
-                "chmod u+s of directory `{}` through the mount refused: unmount, then run `crumb manage` on it",
+                "chmod u+s of directory `{}` through the mount refused: run `crumb manage --online` on it",
                 name.unwrap_or_default()
             );
             return Err(Errno::PERM);

@@ -39,10 +39,11 @@ pub(super) fn converted_text(directory: &Path, converted: &Converted, took: Dura
     } else {
         let continued = if converted.before.is_half_way() { ", continued" } else { "" };
         format!(
-            "{}{continued}: {} entries moved, {} subdirectories made or removed, in {:.1} s, {} entries/s",
+            "{}{continued}: {} entries moved, {} subdirectories {}, in {:.1} s, {} entries/s",
             state_text(converted.after),
             count_text(converted.entries_moved),
             count_text(converted.subdirectories_moved),
+            if converted.after == State::Flat { "removed" } else { "made" },
             took.as_secs_f64(),
             rate_text(converted.entries_moved as f64 / took.as_secs_f64().max(1e-6)),
         )

@@ -143,7 +143,7 @@ fn all(putting: &mut Putting<'_>, roots: Vec<(PathBuf, Vec<u8>)>, args: &PutArgs
     match &args.as_key {
         Some(key) if streams > 0 => Ok(putting.object(io::stdin().lock(), key.as_bytes())?),
         None if streams > 0 => {
-            putting.tar(io::stdin().lock()).context("standard input is to be a tar stream")
+            putting.tar(io::stdin().lock()).context("standard input is no whole tar stream")
         }
         _ => Ok(()),
     }

@@ -134,7 +134,7 @@ pub struct FstressArgs {
     pub(super) wait: WaitArgs,
 
     /// Write every measured request to RUN-rank-N.csv in this directory: load level, operation, nanoseconds from the start
-    /// of the interval until it was due, nanoseconds from then to its end, outcome
+    /// of the interval until it was due, nanoseconds from sending to reply, outcome
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) raw: Option<PathBuf>,
 
