@@ -122,7 +122,7 @@ fn queue_to_empty(segments: &[Arc<Segment>], queue_kind: FifoQueue) -> FifoQueue
     let small = segments.iter().filter(is_small).count();
     let share = (segments.len() / SMALL_QUEUE_OF).max(1);
     let enough = match queue_kind {
-        FifoQueue::Small => small >= share,
+        FifoQueue::Small | FifoQueue::Lifetime(_) => small >= share,
         FifoQueue::Main => small > share + 1,
     };
     if enough { FifoQueue::Small } else { FifoQueue::Main }

@@ -170,6 +170,9 @@ pub enum StoreError {
         /// What does not fit.
         why: &'static str,
     },
+    /// The time at which an object expires cannot be changed in place.
+    #[error("an object's time to live is part of its put; put the object again to change it")]
+    Expiry,
     /// The system gives no thread. The text has the cause, as that of a disk's failure has.
     #[error("cannot start the thread {name}: {why}; raise the limit on processes (ulimit -u)")]
     Thread {

@@ -18,6 +18,8 @@ pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};
 
 /// The format's version, in each head.
 pub const FORMAT_VERSION: u32 = 1;
+/// Version in the heads of the volumes, and in the table, of a store with properties that version 1 does not have.
+pub(crate) const EXTENDED_VERSION: u32 = 2;
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 4096;
 /// Longest attributes.

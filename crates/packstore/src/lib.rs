@@ -37,6 +37,7 @@ mod write_queue;
 #[cfg(test)]
 extern crate self as packstore;
 
+pub use clock::Clock;
 pub use error::StoreError;
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
 pub use index::fingerprints;

@@ -23,12 +23,14 @@ use large::Opened;
 
 use crate::cache_policy::CachePolicy;
 use crate::cache_policy::queues::FifoQueue;
+use crate::clock::StoreClock;
 use crate::error::StoreError;
 use crate::format::body_salt;
 use crate::index::Index;
 use crate::locks::locked;
 use crate::options::{Mode, Shape, Verify};
 use crate::segments::Segments;
+use crate::segments::segment::Segment;
 use crate::segments::volume::Volume;
 use crate::write_queue::group::{Ack, After, Change, TableEntry};
 use crate::write_queue::keys::Taken;
@@ -42,6 +44,8 @@ pub(crate) struct Objects {
     pub index: Index,
     pub policy: CachePolicy,
     pub queue: WriteQueue,
+    /// By which objects expire.
+    pub clock: StoreClock,
     /// Names of each shared object.
     links: Mutex<HashMap<u64, u32>>,
     /// Large objects that somebody reads.
@@ -59,6 +63,8 @@ pub(crate) struct Setup {
     pub store: u128,
     pub hash_seed: u64,
     pub mode: Mode,
+    /// Objects have a time to live.
+    pub expires: bool,
     pub read_only: bool,
     pub shape: Shape,
     pub verify: Verify,
@@ -74,6 +80,11 @@ impl Setup {
         self.mode == Mode::Cache && !self.read_only
     }
 
+    /// Whether parts of an object may be gone while the others are there: then the object is.
+    pub(crate) fn loses_parts(&self) -> bool {
+        self.mode == Mode::Cache
+    }
+
     /// With what the checksums of a data file's records are salted.
     pub(crate) fn body_salt(&self, file: u32) -> u32 {
         body_salt(self.store, file)
@@ -87,6 +98,7 @@ impl Objects {
         index: Index,
         policy: CachePolicy,
         queue: WriteQueue,
+        clock: StoreClock,
     ) -> Self {
         Self {
             setup,
@@ -94,6 +106,7 @@ impl Objects {
             index,
             policy,
             queue,
+            clock,
             links: Mutex::default(),
             open: Mutex::default(),
             damaged_reads: AtomicU64::new(0),
@@ -102,10 +115,36 @@ impl Objects {
         }
     }
 
+    /// Whether the time to live is over of an object that expires then, in seconds since 1970.
+    pub(crate) fn has_expired(&self, expires_s: u32) -> bool {
+        self.setup.expires && expires_s != 0 && expires_s <= self.clock.now_s()
+    }
+
+    /// The time for the head of an index.
+    pub(crate) fn time_of_heads(&self) -> u32 {
+        if self.setup.expires { self.clock.now_s() } else { 0 }
+    }
+
+    /// Where an object of a store goes.
+    pub(crate) fn lifetime_queue(&self, expires_s: u32) -> FifoQueue {
+        match self.setup.expires && expires_s != 0 {
+            true => FifoQueue::of_lifetime(expires_s.saturating_sub(self.clock.now_s())),
+            false => FifoQueue::Small,
+        }
+    }
+
+    /// Where an object goes that is moved out of a segment.
+    pub(crate) fn queue_of_moved(&self, segment: &Segment, expires_s: u32) -> FifoQueue {
+        match self.setup.mode {
+            Mode::Store => self.lifetime_queue(expires_s),
+            Mode::Cache => FifoQueue::of(segment.queue_kind.load(Ordering::Relaxed)),
+        }
+    }
+
     /// Where an object goes that replaces another, or none.
-    pub(crate) fn queue_for(&self, hash: u64, old: Option<&TableEntry>) -> FifoQueue {
+    pub(crate) fn queue_for(&self, hash: u64, old: Option<&TableEntry>, expires_s: u32) -> FifoQueue {
         if self.setup.mode == Mode::Store {
-            return FifoQueue::Small;
+            return self.lifetime_queue(expires_s);
         }
         match old.and_then(|old| self.segments.segment_at(old.location)) {
             Some(segment) => FifoQueue::of(segment.queue_kind.load(Ordering::Relaxed)),

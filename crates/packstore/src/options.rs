@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use disk::Disk;
 
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::index::address::Address;
 
@@ -92,6 +93,9 @@ pub enum Verify {
 pub struct StoreOptions {
     /// Durable or cache.
     pub mode: Mode,
+    /// Objects with a time to live ([`PutOptions::expires_s`]) are gone when it is over. Only in store mode: what replies of a cache
+    /// expire by is for its user to judge, and a stale one may still be of use.
+    pub expires: bool,
     /// Unit of space, a power of two from 64 to 65,536, in bytes. Default 64: little is lost at the ends of small objects.
     pub block_bytes: u32,
     /// Blocks in a segment; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
@@ -111,12 +115,15 @@ pub struct StoreOptions {
     pub direct_writes: Option<bool>,
     /// Bodies that were requested recently, kept in memory: at most this many bytes. Default 64 MB; 0: none.
     pub memory_bytes_max: u64,
+    /// As [`OpenOptions::clock`].
+    pub clock: Clock,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             mode: Mode::Store,
+            expires: false,
             block_bytes: 64,
             packed_blocks: None,
             object_bytes_mean: 8192,
@@ -124,6 +131,7 @@ impl Default for StoreOptions {
             verify: Verify::Always,
             direct_writes: None,
             memory_bytes_max: MEMORY_BYTES_MAX,
+            clock: Clock::default(),
         }
     }
 }
@@ -134,8 +142,21 @@ impl StoreOptions {
         Self { mode: Mode::Cache, block_bytes: 8192, packed_blocks: Some(1500), ..Self::default() }
     }
 
+    /// Whether the store's mode has what is asked for.
+    fn properties_fit(&self) -> Result<(), StoreError> {
+        let wrong = |name, why| Err(StoreError::Setting { name, given: 1, why });
+        match self.mode {
+            Mode::Cache if self.expires => wrong(
+                "expires",
+                "store mode alone has it: a cache evicts, and a stale reply may still be of use",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Block bytes and blocks of a segment for volumes of these sizes.
     pub(crate) fn shape(&self, volumes: &[VolumeSpec]) -> Result<Shape, StoreError> {
+        self.properties_fit()?;
         let wrong = |name, given, why| StoreError::Setting { name, given, why };
         if volumes.is_empty() {
             return Err(wrong("the number of volumes", 0, "at least one is needed"));
@@ -158,10 +179,10 @@ impl StoreOptions {
             // Files of some size, as each costs a few syncs; but enough of them to choose from in a small volume.
             None => {
                 let most = (largest / 16 + 1).next_power_of_two() / 2;
-                (largest / 256).next_power_of_two().clamp(16 << 20, 1 << 30).min(most).max(1 << 20)
+                (largest / 256).next_power_of_two().clamp(16 << 20, SEGMENT_BYTES_MAX).min(most).max(1 << 20)
             }
         };
-        if !(512 << 10..=4 << 30).contains(&segment_bytes) {
+        if !(SEGMENT_BYTES_MIN..=4 << 30).contains(&segment_bytes) {
             return Err(wrong(
                 "a segment's size in bytes (block size times blocks)",
                 segment_bytes,
@@ -209,6 +230,8 @@ pub struct OpenOptions {
     /// After an unclean stop: memory for records found, at most, before they go to a file of a volume until all are known; 32
     /// bytes each. Read-only all stay in memory. Default 64 MB.
     pub rebuild_bytes_max: u64,
+    /// By which objects expire. Default: the system's time of day.
+    pub clock: Clock,
 }
 
 impl Default for OpenOptions {
@@ -222,10 +245,13 @@ impl Default for OpenOptions {
             direct_writes: None,
             memory_bytes_max: MEMORY_BYTES_MAX,
             rebuild_bytes_max: 64 << 20,
+            clock: Clock::default(),
         }
     }
 }
 
+const SEGMENT_BYTES_MIN: u64 = 512 << 10;
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
 /// What a put is given besides its key and body.
@@ -233,7 +259,9 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 pub struct PutOptions<'a> {
     /// Attributes, kept with the body: at most 64 KB.
     pub meta: &'a [u8],
-    /// When it expires, in seconds since 1970; 0: never. The store does nothing about it.
+    /// When it expires, in seconds since 1970; 0: never. From then on it is gone in a store made with [`StoreOptions::expires`], by
+    /// [`Store::now_s`](crate::Store::now_s); put with a time that has passed, it is gone at once. Other stores keep the time, and do
+    /// nothing about it.
     pub expires_s: u32,
     /// When it was created, in seconds since 1970; `None`: now.
     pub created_s: Option<u32>,

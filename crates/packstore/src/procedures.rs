@@ -5,6 +5,7 @@
 //! | `writer` | always, a thread for each volume |
 //! | `make_room` | the writer needs a file to fill: a new one, one with room again, or one that is made room in |
 //! | `rewrite_index` | a segment is filled again, or its index was damaged |
+//! | `expire` | room is needed where objects have a time to live; when a user asks for it |
 //! | `rebuild` | at the opening, after a stop that was not clean |
 //! | `recover` | at the opening and in a check, where an index is damaged or missing |
 //! | `table_file` | at the opening and at a clean stop |
@@ -14,6 +15,7 @@
 
 pub(crate) mod check;
 pub(crate) mod compact;
+pub(crate) mod expire;
 pub(crate) mod make_room;
 mod members;
 pub(crate) mod rebuild;

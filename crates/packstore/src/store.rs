@@ -129,7 +129,7 @@ impl Store {
         }
         let head = self.head(Kind::Whole, false, key, body, body_crc, options);
         let old = old.map(|old| old.entry);
-        let queue_kind = self.objects.queue_for(hash, old.as_ref());
+        let queue_kind = self.objects.queue_for(hash, old.as_ref(), options.expires_s);
         let meta = options.meta;
         let record = NewRecord {
             head,
@@ -176,7 +176,7 @@ impl Store {
         }
         let head = self.head(Kind::Whole, false, key, body, crc(body), options);
         let old = old.map(|old| old.entry);
-        let queue_kind = objects.queue_for(hash, old.as_ref());
+        let queue_kind = objects.queue_for(hash, old.as_ref(), options.expires_s);
         let record = NewRecord {
             head,
             key,
@@ -307,7 +307,7 @@ impl Store {
         Ok(Pending { ack: (self.objects.setup.mode == Mode::Store).then_some(ack) })
     }
 
-    /// Deletes an object; false when there was none.
+    /// Deletes an object; false when there was none, or when it had expired.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -362,9 +362,10 @@ impl Store {
             }
             return Ok((tombstone.is_some(), None));
         };
+        let was_there = !self.objects.has_expired(old.head.expires_s);
         let more = self.objects.ends_with(&old)?;
         let removal = (self.objects.queue.next_sequence(), old.entry);
-        Ok((true, Some(self.objects.stage(&[], &[removal], &more, Some(taken), Patience::Some)?)))
+        Ok((was_there, Some(self.objects.stage(&[], &[removal], &more, Some(taken), Patience::Some)?)))
     }
 }
 

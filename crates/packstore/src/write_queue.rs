@@ -34,13 +34,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use buffer::Buffer;
-use filling::{Fillings, Session};
+use filling::{Filling, Fillings, Session};
 use group::{Ack, After, Change, Group};
 use keys::BusyKeys;
 use requests::Requests;
 use syncing::Syncing;
 pub(crate) use tasks::{Pace, Task};
 
+use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
 use crate::locks::locked;
 use crate::options::{CacheOptions, Mode, Shape};
@@ -152,7 +153,7 @@ struct Turn {
 struct Staging {
     group: Group,
     /// Where objects go, by [`crate::cache_policy::queues::FifoQueue`].
-    queues: [Fillings; 2],
+    queues: [Fillings; FifoQueue::COUNT],
     stop: bool,
     /// A group is being written.
     writing: bool,
@@ -218,6 +219,16 @@ impl VolumeQueue {
     pub(crate) fn let_go_of_files(&self) {
         drop(locked(&self.turn));
         locked(&self.staging).queues = Default::default();
+    }
+
+    /// Ends the filling of all files for now. What is put next finds room again. The caller has flushed.
+    pub(crate) fn retire_files(&self) {
+        drop(locked(&self.turn));
+        let mut staging = locked(&self.staging);
+        for fillings in &mut staging.queues {
+            fillings.now.drain(..).for_each(Filling::retire);
+            fillings.next = None;
+        }
     }
 
     /// Notes that an object was requested, for its time on disk. Never waits: a note is dropped when another thread stages.

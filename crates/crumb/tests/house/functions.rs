@@ -86,11 +86,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "the steps of opening a store in the order in which they must happen",
     ),
     (
-        "crates/packstore/src/procedures/make_room.rs",
-        "prepare",
-        "steps whose order keeps objects safe over a crash",
-    ),
-    (
         "crates/packstore/src/procedures/rewrite_index.rs",
         "rewrite_index",
         "steps whose order keeps objects safe over a crash",

@@ -17,22 +17,62 @@ use crate::eviction::Recent;
 use crate::locks::locked;
 use crate::options::{Admission, Eviction};
 
-/// Which segments an object goes to. A store, and a cache of another policy, has the small queue alone.
+/// Which segments an object goes to. A store, and a cache of another policy, has the small queue alone; but a store in which objects
+/// expire has one queue more for each class of lifetimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FifoQueue {
     Small,
     Main,
+    /// Objects with a time to live, by what was left of it at the put: below [`LIFETIMES`].
+    Lifetime(u8),
 }
 
+/// Classes of lifetimes: each is up to twice as long as the one before. The first ends at 128 s, the last begins at 24 days.
+const LIFETIMES: u8 = 16;
+const SHORTEST_LOG2_S: u32 = 6;
+/// A volume has at most one class in this many segments: each has a segment that is being filled.
+const SEGMENTS_PER_LIFETIME: u64 = 8;
+
 impl FifoQueue {
-    pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Main];
+    /// Queues that there can be.
+    pub(crate) const COUNT: usize = 2 + LIFETIMES as usize;
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self::of)
+    }
 
     pub(crate) fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Small => 0,
+            Self::Main => 1,
+            Self::Lifetime(class) => 2 + class,
+        }
+    }
+
+    /// Its place among all.
+    pub(crate) fn at(self) -> usize {
+        self.code().into()
     }
 
     pub(crate) fn of(code: u8) -> Self {
-        if code == 1 { Self::Main } else { Self::Small }
+        match code {
+            1 => Self::Main,
+            2.. if usize::from(code) < Self::COUNT => Self::Lifetime(code - 2),
+            _ => Self::Small,
+        }
+    }
+
+    /// Of objects that expire in this many seconds.
+    pub(crate) fn of_lifetime(left_s: u32) -> Self {
+        let class = left_s.max(1).ilog2().saturating_sub(SHORTEST_LOG2_S);
+        Self::Lifetime((class as u8).min(LIFETIMES - 1))
+    }
+
+    /// As it is in a volume of this many segments: a small one has fewer classes of lifetimes.
+    pub(crate) fn within(self, segments: u64) -> Self {
+        let Self::Lifetime(class) = self else { return self };
+        let classes = (segments / SEGMENTS_PER_LIFETIME).clamp(1, LIFETIMES.into()) as u8;
+        Self::Lifetime((u16::from(class) * u16::from(classes) / u16::from(LIFETIMES)) as u8)
     }
 }
 
@@ -111,5 +151,31 @@ impl Ghosts {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.gone, &self.seen].into_iter().flatten().map(Known::memory_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_comes_back_from_its_code_and_one_that_is_not_known_is_the_small_one() {
+        for (at, queue) in FifoQueue::all().enumerate() {
+            assert_eq!((queue.at(), FifoQueue::of(queue.code())), (at, queue));
+        }
+        assert_eq!(FifoQueue::all().count(), FifoQueue::COUNT);
+        assert_eq!(FifoQueue::of(FifoQueue::COUNT as u8), FifoQueue::Small);
+    }
+
+    #[test]
+    fn lifetimes_are_classed_by_powers_of_two_and_a_small_volume_has_fewer_classes() {
+        let class = |left_s, segments| FifoQueue::of_lifetime(left_s).within(segments);
+        let lifetime = FifoQueue::Lifetime;
+        assert_eq!([0, 1, 127].map(|left_s| class(left_s, 256)), [lifetime(0); 3]);
+        assert_eq!([128, 255, 256].map(|left_s| class(left_s, 256)), [lifetime(1), lifetime(1), lifetime(2)]);
+        assert_eq!(class(u32::MAX, 256), lifetime(LIFETIMES - 1));
+        assert_eq!([64, 3_600, u32::MAX].map(|left_s| class(left_s, 15)), [lifetime(0); 3]);
+        assert_eq!([64, u32::MAX].map(|left_s| class(left_s, 16)), [lifetime(0), lifetime(1)]);
+        assert_eq!(FifoQueue::Main.within(256), FifoQueue::Main);
     }
 }

@@ -1,6 +1,6 @@
 //! Heads of an index file and of a volume, and what the checksums of all else are salted with.
 
-use super::{FORMAT_VERSION, INDEX_HEAD_BYTES, VOLUME_HEAD_BYTES, crc, u32_at, u64_at};
+use super::{EXTENDED_VERSION, FORMAT_VERSION, INDEX_HEAD_BYTES, VOLUME_HEAD_BYTES, crc, u32_at, u64_at};
 
 /// Why bytes are no head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,8 +12,11 @@ pub(crate) enum HeadError {
     #[error("it does not begin as one")]
     Magic,
     /// Of a format of another time.
-    #[error("its format is version {0}, this program knows {FORMAT_VERSION}")]
+    #[error("its format is version {0}, this program knows {FORMAT_VERSION} and {EXTENDED_VERSION}")]
     Version(u32),
+    /// It has a property that this program does not know, so it cannot keep what the property promises.
+    #[error("it has properties that this program does not know (bits {0:#x}); use the program that made it")]
+    Properties(u8),
     /// Some of them are not what was written.
     #[error("its head fails its checksum")]
     Checksum,
@@ -31,6 +34,8 @@ pub(crate) struct IndexHead {
     pub queue_kind: u8,
     /// It was never rewritten: it names all records of the data file.
     pub is_first: bool,
+    /// The store's clock when the head was written, in seconds since 1970, where objects expire; else 0.
+    pub time_s: u32,
 }
 
 impl IndexHead {
@@ -44,19 +49,21 @@ impl IndexHead {
         bytes[40..48].copy_from_slice(&self.since.to_le_bytes());
         bytes[48] = self.queue_kind;
         bytes[49] = u8::from(self.is_first);
+        bytes[52..56].copy_from_slice(&self.time_s.to_le_bytes());
         let sum = crc(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
-        checked_head(bytes, INDEX_HEAD_BYTES, b"CRUMBIDX")?;
+        checked_head(bytes, INDEX_HEAD_BYTES, b"CRUMBIDX", FORMAT_VERSION)?;
         Ok(Self {
             file: u32_at(bytes, 12),
             generation: u64_at(bytes, 16),
             since: u64_at(bytes, 40),
             queue_kind: bytes[48],
             is_first: bytes[49] == 1,
+            time_s: u32_at(bytes, 52),
             store: u128::from(u64_at(bytes, 24)) | u128::from(u64_at(bytes, 32)) << 64,
         })
     }
@@ -85,6 +92,9 @@ fn salt(store: u128, file: u32, generation: u64) -> u32 {
     xxhash_rust::xxh3::xxh3_64(&bytes) as u32
 }
 
+/// A property of a store, in its volumes' heads: objects have a time to live.
+const EXPIRES: u8 = 1;
+
 /// Head of a volume: the file `volume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeHead {
@@ -97,6 +107,8 @@ pub(crate) struct VolumeHead {
     pub size_bytes: u64,
     pub object_bytes_mean: u32,
     pub durable: bool,
+    /// Objects are gone when their time to live is over.
+    pub expires: bool,
     /// How often the store was opened for writing.
     pub openings: u64,
     /// As `openings`, counted before the other volumes' heads are: a volume whose `begun` is below another's `openings`
@@ -110,7 +122,10 @@ impl VolumeHead {
     pub(crate) fn encode(&self) -> [u8; VOLUME_HEAD_BYTES] {
         let mut bytes = [0; VOLUME_HEAD_BYTES];
         bytes[..8].copy_from_slice(b"CRUMBVOL");
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let properties = u8::from(self.expires) * EXPIRES;
+        // A program of before would serve what has expired: it must refuse.
+        let version = if properties == 0 { FORMAT_VERSION } else { EXTENDED_VERSION };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.volume.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.store.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.hash_seed.to_le_bytes());
@@ -122,6 +137,7 @@ impl VolumeHead {
         bytes[68..72].copy_from_slice(&self.object_bytes_mean.to_le_bytes());
         bytes[72] = u8::from(self.durable);
         bytes[73] = u8::from(self.closed.is_some());
+        bytes[74] = properties;
         bytes[80..88].copy_from_slice(&self.begun.to_le_bytes());
         bytes[88..92].copy_from_slice(&self.closed.unwrap_or(0).to_le_bytes());
         let sum = crc(&bytes[..92]);
@@ -135,7 +151,11 @@ impl VolumeHead {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
-        checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL")?;
+        let version = checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL", EXTENDED_VERSION)?;
+        let properties = if version == EXTENDED_VERSION { bytes[74] } else { 0 };
+        if properties & !EXPIRES != 0 {
+            return Err(HeadError::Properties(properties & !EXPIRES));
+        }
         Ok(Self {
             volume: u32_at(bytes, 12),
             store: u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64,
@@ -147,6 +167,7 @@ impl VolumeHead {
             volumes: u32_at(bytes, 64),
             object_bytes_mean: u32_at(bytes, 68),
             durable: bytes[72] == 1,
+            expires: properties & EXPIRES != 0,
             begun: u64_at(bytes, 80),
             closed: (bytes[73] == 1).then(|| u32_at(bytes, 88)),
         })
@@ -155,7 +176,9 @@ impl VolumeHead {
     /// Whether both are heads of one volume at different times.
     pub(crate) fn is_of_same_volume(&self, other: &Self) -> bool {
         let identity = |head: &Self| {
-            (head.store, head.hash_seed, head.volume, head.block_bytes, head.segment_blocks, head.durable)
+            let shape = (head.block_bytes, head.segment_blocks);
+            let properties = (head.durable, head.expires);
+            (head.store, head.hash_seed, head.volume, shape, properties)
         };
         identity(self) == identity(other)
     }
@@ -185,7 +208,8 @@ fn decode_repairing<T>(
     Err(wrong)
 }
 
-fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), HeadError> {
+/// The version of a head that is whole, and of version 1 to `newest`.
+fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8], newest: u32) -> Result<u32, HeadError> {
     if bytes.len() < len {
         return Err(HeadError::CutOff { bytes: bytes.len(), wanted: len });
     }
@@ -193,11 +217,11 @@ fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), HeadErr
         return Err(HeadError::Magic);
     }
     let version = u32_at(bytes, 8);
-    if version != FORMAT_VERSION {
+    if !(FORMAT_VERSION..=newest).contains(&version) {
         return Err(HeadError::Version(version));
     }
     if crc(&bytes[..len - 4]) != u32_at(bytes, len - 4) {
         return Err(HeadError::Checksum);
     }
-    Ok(())
+    Ok(version)
 }

@@ -67,6 +67,13 @@ impl RecordHead {
         (fits && head.key_len > 0).then_some(head)
     }
 
+    /// Whether the times of the record at the start of `bytes` are as they were written.
+    pub(crate) fn has_times(bytes: &[u8]) -> bool {
+        bytes
+            .get(..RECORD_HEAD_BYTES)
+            .is_some_and(|head| decode_times(u64_at(head, 8), &head[32..44]).is_some())
+    }
+
     /// The least length of the file's index, in bytes, since the record at the start of `bytes` was written; 0: not known.
     pub(crate) fn index_end(bytes: &[u8]) -> u64 {
         bytes.get(44..RECORD_HEAD_BYTES).map_or(0, |word| u64::from(u32_at(word, 0)) * 8)

@@ -63,9 +63,10 @@ fn a_tombstone_without_a_time_is_read_as_one_whose_time_is_not_known() {
 
 #[test]
 fn a_damaged_index_record_costs_only_itself() {
-    let mut bytes = IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true }
-        .encode()
-        .to_vec();
+    let mut bytes =
+        IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true, time_s: 4 }
+            .encode()
+            .to_vec();
     let mut ends = Vec::new();
     for key in [b"a", b"b", b"c"] {
         IndexRecord::Put(put(key)).encode(5, &mut bytes);
@@ -100,7 +101,8 @@ fn damage_behind_an_offset_is_told_with_its_ends_and_half_a_mark_is_none() {
 
 #[test]
 fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
-    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true };
+    let head =
+        IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true, time_s: 4 };
     let salt = head.salt();
     let mut whole = head.encode().to_vec();
     IndexRecord::Put(put(b"a")).encode(salt, &mut whole);

@@ -80,7 +80,8 @@ impl Objects {
         let alike = self.index.find(hash).collect::<Vec<_>>();
         let location = match alike[..] {
             // Another object with its fingerprint, when it is gone itself: one in millions, and noticed by the length below.
-            [only] => only,
+            // Where pieces expire by themselves it is not so seldom that they are gone.
+            [only] if !self.setup.expires => only,
             [] => return None,
             _ => self.find_internal(id, part, Depth::Head).ok()??.entry.location,
         };
@@ -115,6 +116,10 @@ impl Objects {
     /// A shared object that has no name any more.
     pub(crate) fn forget_shared(&self, id: u64) {
         let found = self.find_internal(id, SHARED, Depth::Whole);
+        if self.setup.expires && matches!(found, Ok(None)) {
+            // It has expired with its names, and was swept first.
+            return;
+        }
         let Ok(Some(record)) = found else {
             tracing::warn!(
                 id,

@@ -207,7 +207,15 @@ impl Objects {
             bytes = self.bytes_at(segment, address.block, all)?;
             head = RecordHead::decode(&bytes, salt);
         }
-        let Some(head) = head else { return Ok(Look::Damaged(address, "its head fails its checksum")) };
+        let Some(mut head) = head else { return Ok(Look::Damaged(address, "its head fails its checksum")) };
+        if self.setup.expires && !RecordHead::has_times(&bytes) {
+            // Perhaps they were being written just then.
+            let again = self.bytes_at(segment, address.block, RECORD_HEAD_BYTES)?;
+            match RecordHead::peek(&again).filter(|_| RecordHead::has_times(&again)) {
+                Some(whole) => (head.requested_s, head.expires_s) = (whole.requested_s, whole.expires_s),
+                None => return Ok(Look::Damaged(address, "its times fail their checksum")),
+            }
+        }
         let blocks = self.setup.shape.blocks(head.record_bytes());
         let entry = TableEntry { hash, location, blocks, visible: !head.internal };
         let mut record = Box::new(Record { entry, head, bytes, address, generation: 0, compared: false });

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use disk::DiskError;
 
-use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
 use crate::format::{IndexRecord, IndexRecords, Kind, Tombstone};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
+use crate::procedures::expire::sweep_held;
 use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume::{Volume, is_full};
@@ -44,6 +44,7 @@ impl Store {
     pub fn compact(&self, bytes_max: u64) -> Result<CompactReport, StoreError> {
         self.readiness.wait_ready()?;
         let mut report = CompactReport::default();
+        self.forget_expired()?;
         let mut damaged = HashSet::new();
         loop {
             let Some(segment) = self.emptiest(&damaged) else { return Ok(report) };
@@ -104,6 +105,9 @@ impl Store {
         report: &mut CompactReport,
     ) -> Result<bool, StoreError> {
         let objects = &self.objects;
+        if objects.setup.expires {
+            sweep_held(objects, segment)?;
+        }
         let IndexRead { salt, bytes, .. } = index_of(objects.setup.store, segment)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(segment);
@@ -134,7 +138,7 @@ impl Store {
                 old: Some(record.entry),
                 moved: true,
                 recovered: put.recovered,
-                queue_kind: FifoQueue::of(segment.queue_kind.load(Ordering::Relaxed)),
+                queue_kind: objects.queue_of_moved(segment, record.head.expires_s),
             };
             report.records_moved += 1;
             report.bytes_moved += record.head.record_bytes() as u64;

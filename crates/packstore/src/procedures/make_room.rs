@@ -2,11 +2,13 @@
 //!
 //! 1. The emptiest segment that is idle, when half of it is free.
 //! 2. Else a new segment, when the volume may have one more.
-//! 3. Else the emptiest that is worth it. A store that has none is full.
+//! 3. Else the emptiest that is worth it. A store that has none is full. Where objects have a time to live, what has expired is
+//!    swept first (`expire`), and segments of other lifetimes are taken last.
 //! 4. In a cache: `CachePolicy` says which segment is to be emptied; objects go from it until an eighth is free.
 //!
 //! Always holds: before free blocks of a segment are written, its index was rewritten (`rewrite_index`).
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -20,6 +22,7 @@ use crate::error::StoreError;
 use crate::format::{IndexHead, IndexRecord, IndexRecords, Kind, Put};
 use crate::objects::Objects;
 use crate::options::Mode;
+use crate::procedures::expire::{sweep_all, sweep_held, sweep_one};
 use crate::procedures::recover::misplaced::looks_misplaced;
 use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
@@ -63,36 +66,14 @@ pub(crate) fn prepare(
     let blocks = objects.setup.shape.segment_blocks;
     let mut may_create = true;
     loop {
-        let mine = objects
-            .segments
-            .all_files()
-            .into_iter()
-            .filter(|segment| segment.volume == index)
-            .collect::<Vec<_>>();
-        let used = mine
-            .iter()
-            .map(|segment| objects.setup.shape.segment_bytes() + segment.index_bytes.load(Ordering::Relaxed))
-            .sum::<u64>();
-        // The new file's index will be as large as the others'.
-        let index_mean =
-            if mine.is_empty() { 0 } else { used / mine.len() as u64 - objects.setup.shape.segment_bytes() };
-        let needed = used
-            + objects.setup.shape.segment_bytes()
-            + index_mean.max(objects.setup.shape.segment_bytes() / 64);
-        let idle = |segment: &&Arc<Segment>| {
-            !segment.filling.load(Ordering::SeqCst) && segment.pins.load(Ordering::SeqCst) == 0
-        };
-        let free = |segment: &Arc<Segment>| blocks - segment.live_blocks.load(Ordering::Relaxed).min(blocks);
-        let worth = |segment: &&Arc<Segment>| {
-            let exhausted = segment.exhausted_at.load(Ordering::Relaxed);
-            let lost = exhausted.saturating_sub(segment.live_blocks.load(Ordering::Relaxed));
-            let shorter = want_blocks <= segment.exhausted_for.load(Ordering::Relaxed) / 2;
-            want_blocks == 0
-                || (free(segment) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
-        };
+        let mine = of_volume(objects, index);
+        sweep_one(objects, &mine).map_err(NoRoom::Failed)?;
+        let free = |segment: &Arc<Segment>| free_blocks(segment, blocks);
+        let worth = |segment: &&Arc<Segment>| is_worth(segment, blocks, want_blocks);
         // What stays in it should be of the queue.
         let of_lane = |segment: &&Arc<Segment>| {
-            !two || segment.queue_kind.load(Ordering::Relaxed) == queue_kind.code()
+            !(two || objects.setup.expires)
+                || segment.queue_kind.load(Ordering::Relaxed) == queue_kind.code()
                 || segment.live_blocks.load(Ordering::Relaxed) == 0
         };
         let emptiest =
@@ -103,7 +84,7 @@ pub(crate) fn prepare(
         {
             return Ok(filling);
         }
-        if may_create && (needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()) {
+        if may_create && may_have_one_more(objects, volume, &mine) {
             match create(objects, volume, index, queue_kind) {
                 Err(NoRoom::Full) => may_create = false,
                 done => return done,
@@ -120,7 +101,7 @@ pub(crate) fn prepare(
             return Ok(filling);
         }
         if objects.setup.mode == Mode::Store {
-            return Err(NoRoom::Full);
+            return last_resort(objects, volume, &mine, want_blocks, queue_kind);
         }
         let turns = objects.policy.to_empty(&mine, queue_kind, two, idle);
         // Those that what is being read fills, only when there is nothing else.
@@ -137,6 +118,69 @@ pub(crate) fn prepare(
             break;
         }
     }
+}
+
+/// The segments of a volume.
+fn of_volume(objects: &Objects, index: usize) -> Vec<Arc<Segment>> {
+    let segments = objects.segments.all_files().into_iter();
+    segments.filter(|segment| segment.volume == index).collect()
+}
+
+/// Whether one more segment is within what a volume may use.
+fn may_have_one_more(objects: &Objects, volume: &Volume, mine: &[Arc<Segment>]) -> bool {
+    let segment_bytes = objects.setup.shape.segment_bytes();
+    let used =
+        mine.iter().map(|segment| segment_bytes + segment.index_bytes.load(Ordering::Relaxed)).sum::<u64>();
+    // The new file's index will be as large as the others'.
+    let index_mean = used.checked_div(mine.len() as u64).map_or(0, |mean| mean - segment_bytes);
+    let needed = used + segment_bytes + index_mean.max(segment_bytes / 64);
+    needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()
+}
+
+/// Nothing is written to it, and nobody holds its blocks.
+fn idle(segment: &&Arc<Segment>) -> bool {
+    !segment.filling.load(Ordering::SeqCst) && segment.pins.load(Ordering::SeqCst) == 0
+}
+
+fn free_blocks(segment: &Segment, blocks: u32) -> u32 {
+    blocks - segment.live_blocks.load(Ordering::Relaxed).min(blocks)
+}
+
+/// Whether so much is free in it, since room was last looked for in it in vain, that it is worth rewriting its index.
+fn is_worth(segment: &Segment, blocks: u32, want_blocks: u32) -> bool {
+    let exhausted = segment.exhausted_at.load(Ordering::Relaxed);
+    let lost = exhausted.saturating_sub(segment.live_blocks.load(Ordering::Relaxed));
+    let shorter = want_blocks <= segment.exhausted_for.load(Ordering::Relaxed) / 2;
+    want_blocks == 0
+        || (free_blocks(segment, blocks) > blocks / 32
+            && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
+}
+
+/// What a store does before it says that it is full: where objects have a time to live, it sweeps all segments in which any has
+/// expired, and takes the emptiest, whatever else is in it.
+fn last_resort(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    mine: &[Arc<Segment>],
+    want_blocks: u32,
+    queue_kind: FifoQueue,
+) -> Result<Filling, NoRoom> {
+    let blocks = objects.setup.shape.segment_blocks;
+    if objects.setup.expires {
+        sweep_all(objects, mine).map_err(NoRoom::Failed)?;
+        let mut worth = mine
+            .iter()
+            .filter(idle)
+            .filter(|segment| is_worth(segment, blocks, want_blocks))
+            .collect::<Vec<_>>();
+        worth.sort_by_cached_key(|segment| Reverse(free_blocks(segment, blocks)));
+        for segment in worth {
+            if let Some(filling) = refill(objects, volume, segment, queue_kind)? {
+                return Ok(filling);
+            }
+        }
+    }
+    Err(NoRoom::Full)
 }
 
 fn create(
@@ -178,6 +222,7 @@ fn create(
         since: generation,
         queue_kind: queue_kind.code(),
         is_first: true,
+        time_s: objects.time_of_heads(),
     };
     // The index first, for good. An index that is a head alone, without a data file, holds nothing: it is passed over, and
     // replaced when its number is taken again.
@@ -236,7 +281,12 @@ fn refill(
         return Ok(None);
     }
     segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
-    let rewritten = index_of(objects.setup.store, segment)
+    let swept = match objects.setup.expires {
+        true => sweep_held(objects, segment).map(drop),
+        false => Ok(()),
+    };
+    let rewritten = swept
+        .and_then(|()| index_of(objects.setup.store, segment))
         .and_then(|read| lacks_nothing(objects, segment, &read).map(|()| read))
         .and_then(|read| looks_misplaced(objects, segment).map_or(Ok(read), Err))
         .map_err(NoRoom::Failed)

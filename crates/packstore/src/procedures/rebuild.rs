@@ -18,8 +18,8 @@ mod spill;
 mod torn;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use found::Found;
 use resolve::{Resolved, resolve};
@@ -29,8 +29,8 @@ use torn::{Suspect, torn};
 
 use crate::error::StoreError;
 use crate::format::{
-    IndexRecord, IndexRecords, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
-    Tombstone, damaged_behind, u32_at, u64_at,
+    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put,
+    RECORD_HEAD_BYTES, RecordHead, Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::index::Uncertain;
 use crate::index::address::location;
@@ -60,6 +60,8 @@ struct Heap {
     /// By sequence number.
     uncertain: HashMap<u64, Uncertain>,
     sequence_max: u64,
+    /// What expires at this time or before has expired, for all of a rebuild: two looks at one record must agree. 0: nothing has.
+    now_s: u32,
     /// Records whose index is lost: what it said about others is not known.
     lost: bool,
 }
@@ -110,6 +112,8 @@ impl Rebuilt {
 pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, StoreError> {
     objects.index.note_rebuild();
     let segments = objects.segments.all_files();
+    learn_time(objects, &segments);
+    let now_s = objects.time_of_heads();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
     let spill = Spill::new(objects, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
@@ -117,7 +121,8 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
     std::thread::scope(|scope| {
         for _ in 0..threads.min(segments.len()) {
             scope.spawn(|| {
-                let mut heap = Heap { parts: (0..PARTS).map(|_| Vec::new()).collect(), ..Heap::default() };
+                let parts = (0..PARTS).map(|_| Vec::new()).collect();
+                let mut heap = Heap { parts, now_s, ..Heap::default() };
                 while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if objects.queue.is_closing() {
                         break;
@@ -146,6 +151,22 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
     }
     let resolved = resolve(objects, heaps, &spill, threads, lost)?;
     Ok(Rebuilt { resolved, drops_all })
+}
+
+/// Learns how late it was when the store was last written to, before it is judged what has expired: what was swept then is gone
+/// in part, and must not be back in part should the time of day have been set back.
+fn learn_time(objects: &Objects, segments: &[Arc<Segment>]) {
+    if !objects.setup.expires {
+        return;
+    }
+    for segment in segments {
+        let mut head = segment.read_index_begin(INDEX_HEAD_BYTES).unwrap_or_default();
+        if let Ok((head, _)) = IndexHead::decode_repairing(&mut head)
+            && head.store == objects.setup.store
+        {
+            objects.clock.not_before(head.time_s);
+        }
+    }
 }
 
 fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
@@ -183,7 +204,7 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
     let suspects =
         IndexRecords::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, index_record)| {
             let IndexRecord::Put(put) = index_record else { return None };
-            found_of(objects, segment, &put).map(|found| Suspect { found, block: put.block })
+            found_of(objects, segment, &put, heap.now_s).map(|found| Suspect { found, block: put.block })
         });
     // Without its data file all of them are damaged, which is said when they are asked for.
     if !segment.lacks_data() {
@@ -273,8 +294,9 @@ fn learn(objects: &Objects, segment: &Segment, read: &IndexRead, heap: &mut Heap
                 heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, superseded.file));
             }
             IndexRecord::Put(put) => {
-                let Some(found) = found_of(objects, segment, &put) else { continue };
+                let Some(found) = found_of(objects, segment, &put, heap.now_s) else { continue };
                 heap.sequence_max = heap.sequence_max.max(put.sequence);
+                segment.note_expiry(put.expires_s);
                 if put.kind != Kind::Whole {
                     heap.specials.insert(put.sequence, Special { id: put.id, pieces: put.pieces() });
                 }
@@ -332,7 +354,10 @@ fn seek_unindexed(
             heap.sequence_max = heap.sequence_max.max(head.sequence);
             let blocks = objects.setup.shape.blocks(head.record_bytes());
             let Some(location) = location(segment.number, at, blocks, objects.setup.shape) else { continue };
-            let found = Found::record(hash, head.sequence, head.kind, location, 0).uncertain();
+            let mut found = Found::record(hash, head.sequence, head.kind, location, 0).uncertain();
+            if is_over(head.expires_s, heap.now_s) {
+                found = found.expired();
+            }
             heap.parts[part_of(hash)].push(found);
             let uncertain = Uncertain { key: key.to_vec(), file: segment.number, block: at };
             heap.uncertain.insert(head.sequence, uncertain);
@@ -342,11 +367,17 @@ fn seek_unindexed(
     Ok(())
 }
 
+/// Whether a time to live is over.
+fn is_over(expires_s: u32, now_s: u32) -> bool {
+    expires_s != 0 && expires_s <= now_s
+}
+
 fn part_of(hash: u64) -> usize {
     (hash >> 56) as usize
 }
 
-fn found_of(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Option<Found> {
+/// `now_s`: as [`Heap::now_s`].
+fn found_of(objects: &Objects, segment: &Segment, put: &Put<'_>, now_s: u32) -> Option<Found> {
     let blocks = objects.setup.shape.blocks(put.record_bytes());
     // Beyond the file's end: no record of ours.
     if put.block.checked_add(blocks)? > objects.setup.shape.segment_blocks {
@@ -356,5 +387,5 @@ fn found_of(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Option<Found
     let hash = put.name.hash(objects.setup.hash_seed);
     let mut found = Found::record(hash, put.sequence, put.kind, location, blocks);
     found.superseded = put.superseded.map_or(found.superseded, |superseded| superseded.file);
-    Some(found)
+    Some(if is_over(put.expires_s, now_s) { found.expired() } else { found })
 }

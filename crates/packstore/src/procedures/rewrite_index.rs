@@ -20,7 +20,7 @@ use crate::procedures::make_room::NoRoom;
 use crate::procedures::recover::index::unindexed;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::IndexRead;
-use crate::segments::segment::Segment;
+use crate::segments::segment::{ExpiryRange, Segment};
 use crate::segments::volume::{Counters, Volume, replace_file};
 use crate::write_queue::filling::COPY_DISTANCE_BYTES;
 
@@ -70,7 +70,7 @@ pub(crate) fn rewrite_index(
     let from_before = segment.generation_from.swap(from, Ordering::SeqCst);
     let mut bitmap = Bitmap::new(objects.setup.shape.segment_blocks);
     let mut dying_since = u64::MAX;
-    let mut live = Vec::new();
+    let (mut live, mut expiry) = (Vec::new(), ExpiryRange::EMPTY);
     for (at, index_record) in IndexRecords::new(&bytes, old_salt) {
         let IndexRecord::Put(put) = index_record else { continue };
         let hash = put.name.hash(objects.setup.hash_seed);
@@ -84,6 +84,7 @@ pub(crate) fn rewrite_index(
         }
         dying_since = dying_since.min(objects.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
         live.push(at);
+        expiry.add(put.expires_s);
     }
     // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
     // the older `since` kept for each of them, a busy store would never forget a tombstone.
@@ -104,6 +105,7 @@ pub(crate) fn rewrite_index(
         since,
         queue_kind,
         is_first: false,
+        time_s: objects.time_of_heads(),
     };
     let mut out = head.encode().to_vec();
     let mut live = live.into_iter().peekable();
@@ -153,6 +155,7 @@ pub(crate) fn rewrite_index(
     replace_file(&volume.disk, &Segment::index_name(segment.number), &[&out])?;
     // Not before: others drop what supersedes records of this segment once these are durably gone from its index.
     segment.since.store(since, Ordering::SeqCst);
+    segment.set_expiry(expiry);
     Ok((head, out.len() as u64, bitmap))
 }
 

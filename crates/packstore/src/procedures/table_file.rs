@@ -9,13 +9,15 @@ use disk::{Disk, DiskFile, DiskOpen};
 
 use crate::error::StoreError;
 use crate::fingerprints::FingerprintIndex;
-use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
+use crate::format::{EXTENDED_VERSION, FORMAT_VERSION, crc, u32_at, u64_at};
 use crate::objects::Objects;
-use crate::segments::segment::Segment;
+use crate::segments::segment::{ExpiryRange, Segment};
 use crate::segments::volume::TABLE_NAME;
 
 const HEAD_BYTES: usize = 80;
 const FILE_BYTES: usize = 32;
+/// Where objects expire: when those of the file do.
+const EXPIRY_BYTES: usize = 8;
 /// More than any store's: a length from a disk sizes nothing unseen.
 const LIST_BYTES_MAX: u64 = 1 << 30;
 
@@ -28,6 +30,8 @@ pub(crate) struct TableFile {
 /// What is not in the table of fingerprints.
 pub(crate) struct Rest {
     sequence: u64,
+    /// The store's clock at the stop.
+    time_s: u32,
     objects: i64,
     files: HashMap<u32, FileEntry>,
     links: HashMap<u64, u32>,
@@ -40,6 +44,7 @@ struct FileEntry {
     since: u64,
     exhausted_at: u32,
     queue_kind: u8,
+    expiry: ExpiryRange,
 }
 
 impl TableFile {
@@ -52,6 +57,7 @@ impl TableFile {
 impl Rest {
     pub(crate) fn apply(self, objects: &Objects) {
         objects.queue.set_sequence(self.sequence);
+        objects.clock.not_before(self.time_s);
         let mut away = false;
         for (number, entry) in self.files {
             let Some(segment) = objects.segments.file(number) else {
@@ -64,6 +70,7 @@ impl Rest {
             segment.since.store(entry.since, Ordering::Relaxed);
             segment.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
             segment.queue_kind.store(entry.queue_kind, Ordering::Relaxed);
+            segment.set_expiry(entry.expiry);
         }
         let mut count = self.objects;
         if away {
@@ -96,6 +103,10 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
         list.extend_from_slice(&segment.since.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&segment.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&u32::from(segment.queue_kind.load(Ordering::Relaxed)).to_le_bytes());
+        if objects.setup.expires {
+            let ExpiryRange { first_s, last_s } = segment.expiry();
+            [first_s, last_s].iter().for_each(|time_s| list.extend_from_slice(&time_s.to_le_bytes()));
+        }
     }
     let links = objects.links();
     for (id, count) in &links {
@@ -108,7 +119,9 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     }
     let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(b"CRUMBTAB");
-    head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    let version = if objects.setup.expires { EXTENDED_VERSION } else { FORMAT_VERSION };
+    head[8..12].copy_from_slice(&version.to_le_bytes());
+    head[12..16].copy_from_slice(&objects.time_of_heads().to_le_bytes());
     head[16..32].copy_from_slice(&objects.setup.store.to_le_bytes());
     let words = [objects.setup.openings, objects.queue.sequence(), objects.index.objects()];
     for (at, word) in words.into_iter().enumerate() {
@@ -183,7 +196,8 @@ fn read_one(
     let mut reader = BufReader::with_capacity(1 << 20, Source { file, at: 0 });
     let mut head = [0; HEAD_BYTES];
     reader.read_exact(&mut head)?;
-    if &head[..8] != b"CRUMBTAB" || u32_at(&head, 8) != FORMAT_VERSION {
+    let is_extended = u32_at(&head, 8) == EXTENDED_VERSION;
+    if &head[..8] != b"CRUMBTAB" || !(is_extended || u32_at(&head, 8) == FORMAT_VERSION) {
         return Err(wrong("it does not begin as one"));
     }
     if crc(&head[..76]) != u32_at(&head, 76) {
@@ -194,7 +208,8 @@ fn read_one(
         return Ok(None);
     }
     let counts = [56, 60, 64].map(|at| u32_at(&head, at) as usize);
-    let list_bytes = (counts[0] * FILE_BYTES + counts[1] * 16 + counts[2] * 8) as u64;
+    let file_bytes = if is_extended { FILE_BYTES + EXPIRY_BYTES } else { FILE_BYTES };
+    let list_bytes = (counts[0] * file_bytes + counts[1] * 16 + counts[2] * 8) as u64;
     if list_bytes > LIST_BYTES_MAX.min(length) {
         return Err(wrong("its lists are longer than it"));
     }
@@ -203,7 +218,7 @@ fn read_one(
     if crc(&list) != u32_at(&head, 72) {
         return Err(wrong("its lists fail their checksum"));
     }
-    let (files, rest) = list.split_at(counts[0] * FILE_BYTES);
+    let (files, rest) = list.split_at(counts[0] * file_bytes);
     let (links, torn) = rest.split_at(counts[1] * 16);
     let entry = |bytes: &[u8]| {
         let entry = FileEntry {
@@ -212,13 +227,18 @@ fn read_one(
             since: u64_at(bytes, 16),
             exhausted_at: u32_at(bytes, 24),
             queue_kind: bytes[28],
+            expiry: match is_extended {
+                true => ExpiryRange { first_s: u32_at(bytes, 32), last_s: u32_at(bytes, 36) },
+                false => ExpiryRange::EMPTY,
+            },
         };
         (u32_at(bytes, 0), entry)
     };
     let rest = Rest {
         sequence: u64_at(&head, 40),
+        time_s: u32_at(&head, 12),
         objects: u64_at(&head, 48) as i64,
-        files: files.chunks_exact(FILE_BYTES).map(entry).collect(),
+        files: files.chunks_exact(file_bytes).map(entry).collect(),
         links: links.chunks_exact(16).map(|link| (u64_at(link, 0), u64_at(link, 8) as u32)).collect(),
         torn: torn.chunks_exact(8).map(|sequence| u64_at(sequence, 0)).collect(),
     };

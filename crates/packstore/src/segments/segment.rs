@@ -48,10 +48,38 @@ pub(crate) struct Segment {
     pub recovered: AtomicBool,
     /// A [`crate::cache_policy::queues::FifoQueue`].
     pub queue_kind: AtomicU8,
+    /// As [`ExpiryRange`].
+    expiry_first_s: AtomicU32,
+    expiry_last_s: AtomicU32,
     disk: Arc<dyn Disk>,
     body: OnceLock<Arc<dyn DiskFile>>,
     opening: Mutex<()>,
     access: Access,
+}
+
+/// When the first and the last of some objects expire, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExpiryRange {
+    pub first_s: u32,
+    /// [`ExpiryRange::NEVER_S`] when one of them never does.
+    pub last_s: u32,
+}
+
+impl ExpiryRange {
+    pub(crate) const NEVER_S: u32 = u32::MAX;
+    /// Of no objects.
+    pub(crate) const EMPTY: Self = Self { first_s: Self::NEVER_S, last_s: 0 };
+
+    fn time_of(expires_s: u32) -> u32 {
+        if expires_s == 0 { Self::NEVER_S } else { expires_s }
+    }
+
+    /// One object more; 0: it never expires.
+    pub(crate) fn add(&mut self, expires_s: u32) {
+        let expires_s = Self::time_of(expires_s);
+        self.first_s = self.first_s.min(expires_s);
+        self.last_s = self.last_s.max(expires_s);
+    }
 }
 
 /// How segments are used.
@@ -94,6 +122,8 @@ impl Segment {
             unfit: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             queue_kind: AtomicU8::new(0),
+            expiry_first_s: AtomicU32::new(ExpiryRange::EMPTY.first_s),
+            expiry_last_s: AtomicU32::new(ExpiryRange::EMPTY.last_s),
             disk,
             body: OnceLock::new(),
             opening: Mutex::new(()),
@@ -196,6 +226,27 @@ impl Segment {
     /// Why its data file cannot be opened, though something is there.
     pub(crate) fn no_access(&self) -> Option<DiskError> {
         self.body().err().filter(|error| error.kind() != std::io::ErrorKind::NotFound)
+    }
+
+    /// When its objects expire. Objects that are gone may be counted too, until the segment is swept or filled again.
+    pub(crate) fn expiry(&self) -> ExpiryRange {
+        ExpiryRange {
+            first_s: self.expiry_first_s.load(Ordering::Relaxed),
+            last_s: self.expiry_last_s.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Nothing is put into it meanwhile.
+    pub(crate) fn set_expiry(&self, range: ExpiryRange) {
+        self.expiry_first_s.store(range.first_s, Ordering::Relaxed);
+        self.expiry_last_s.store(range.last_s, Ordering::Relaxed);
+    }
+
+    /// An object is put into it that expires then; 0: never.
+    pub(crate) fn note_expiry(&self, expires_s: u32) {
+        let expires_s = ExpiryRange::time_of(expires_s);
+        self.expiry_first_s.fetch_min(expires_s, Ordering::Relaxed);
+        self.expiry_last_s.fetch_max(expires_s, Ordering::Relaxed);
     }
 
     pub(crate) fn gain(&self, blocks: u32) {

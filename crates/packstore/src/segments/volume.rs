@@ -43,6 +43,7 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
     pub groups: AtomicU64,
     pub evicted: AtomicU64,
+    pub expired: AtomicU64,
 }
 
 impl Counters {

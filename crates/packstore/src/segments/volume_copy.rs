@@ -178,6 +178,7 @@ mod tests {
             size_bytes: 6,
             object_bytes_mean: 7,
             durable: true,
+            expires: false,
             openings: 8,
             begun: 9,
             closed: None,

@@ -99,6 +99,9 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let Some(named) = objects.find_sampled(Name::of(key), hash)? else { return Ok(None) };
+        if objects.has_expired(named.head.expires_s) {
+            return Ok(None);
+        }
         requested(objects, key, &named.entry, named.head.requested_s);
         let mut stat = crate::store::getting::stat_of(&named);
         let mut body = named;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::fingerprints::Location;
-use crate::format::{Kind, Name, SHARED};
+use crate::format::{Kind, Manifest, Name, SHARED};
 use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::objects::object::{Object, Pieces, Stat};
@@ -37,6 +37,9 @@ impl Store {
     fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
         let objects = &self.objects;
         let record = objects.policy.memory().find(&objects.index, &objects.segments, Name::of(key), hash)?;
+        if objects.has_expired(record.head.expires_s) {
+            return None;
+        }
         requested(&self.objects, key, &record.entry, record.head.requested_s);
         Some(Object::of(stat_of(&record), record, None))
     }
@@ -94,6 +97,9 @@ impl Store {
                 return self.objects.is_missing(name, hash).map(|()| None);
             };
             let (mut stat, named) = (stat_of(&record), record.entry);
+            if self.objects.has_expired(stat.expires_s) {
+                return Ok(None);
+            }
             let mut body = record;
             if body.head.kind == Kind::Alias {
                 let id = self.objects.shared_id(&body)?;
@@ -103,7 +109,7 @@ impl Store {
                         self.objects.apply_now(&[Change::Unlink(id)]);
                         return Ok(None);
                     }
-                    if self.is_at(&body.entry) {
+                    if self.is_at(&body.entry) && !self.objects.has_expired(stat.expires_s) {
                         return Err(self.objects.damaged(
                             name,
                             body.address,
@@ -127,16 +133,16 @@ impl Store {
                     key: key.to_vec(),
                     address: body.address,
                 });
+                // A sweep that did not see this reader yet saw a time that was no later.
+                if self.objects.has_expired(stat.expires_s) {
+                    return Ok(None);
+                }
                 if !self.is_at(&body.entry) {
                     forgotten = self.objects.policy.memory().forgotten();
                     continue;
                 }
                 let pieces = &pieces.as_ref().expect("just made").manifest;
-                if self.objects.setup.mode == Mode::Cache && !self.objects.has_pieces(pieces) {
-                    // One was evicted: the object is, then.
-                    if self.objects.remove(&body.entry) {
-                        self.objects.remove_pieces(pieces);
-                    }
+                if self.lacks_pieces(&body.entry, pieces) {
                     return Ok(None);
                 }
             }
@@ -147,6 +153,15 @@ impl Store {
             }
             return Ok(Some(Object::of(stat, record, pieces)));
         }
+    }
+
+    /// Whether a piece of a large object was evicted: the object is gone, then.
+    fn lacks_pieces(&self, entry: &TableEntry, manifest: &Manifest) -> bool {
+        let lacks_some = self.objects.setup.loses_parts() && !self.objects.has_pieces(manifest);
+        if lacks_some && self.objects.remove(entry) {
+            self.objects.remove_pieces(manifest);
+        }
+        lacks_some
     }
 
     pub(crate) fn is_at(&self, entry: &TableEntry) -> bool {
@@ -170,7 +185,7 @@ impl Store {
         self.readiness.wait_ready_for(longest)
     }
 
-    /// Whether an object has the key, as far as memory alone shows: a miss is certain, a hit almost.
+    /// Whether an object has the key, as far as memory alone shows: a miss is certain, a hit almost, but that it may have expired.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.objects.index.may_have(self.name_hash(key)) || !self.readiness.is_ready()
     }
@@ -184,6 +199,7 @@ impl Store {
             return Ok(None);
         }
         match self.objects.find(Name::of(key), self.name_hash(key), Depth::Head)? {
+            Some(record) if self.objects.has_expired(record.head.expires_s) => Ok(None),
             Some(record) if record.head.kind == Kind::Whole => Ok(Some(stat_of(&record))),
             Some(_) => Ok(self.get(key)?.map(|object| object.stat)),
             None => self.objects.is_missing(Name::of(key), self.name_hash(key)).map(|()| None),
@@ -201,6 +217,7 @@ impl Store {
         }
         let name = Name::of(key);
         match self.objects.find(name, self.name_hash(key), Depth::Head)? {
+            Some(record) if self.objects.has_expired(record.head.expires_s) => Ok(None),
             Some(record) if record.head.kind == Kind::Whole => {
                 Ok(Some((stat_of(&record), record.meta().to_vec())))
             }

@@ -118,6 +118,7 @@ fn entries_of(objects: &Objects, segment: &Segment) -> Result<Vec<Entry>, StoreE
     for (_, index_record) in IndexRecords::new(&bytes, salt) {
         let IndexRecord::Put(put) = index_record else { continue };
         if put.name.internal
+            || objects.has_expired(put.expires_s)
             || objects
                 .index
                 .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)

@@ -34,6 +34,7 @@ impl Store {
                 size_bytes: spec.size_bytes,
                 object_bytes_mean: options.object_bytes_mean,
                 durable: options.mode == Mode::Store,
+                expires: options.expires,
                 openings: 0,
                 begun: 0,
                 closed: None,
@@ -47,6 +48,7 @@ impl Store {
                 verify: options.verify,
                 direct_writes: options.direct_writes,
                 memory_bytes_max: options.memory_bytes_max,
+                clock: options.clock,
                 ..OpenOptions::default()
             },
         )

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use disk::Disk;
 
 use crate::cache_policy::CachePolicy;
+use crate::clock::StoreClock;
 use crate::error::StoreError;
 use crate::fingerprints::FingerprintIndex;
 use crate::format::{
@@ -159,6 +160,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         store: first.store,
         hash_seed: first.hash_seed,
         mode,
+        expires: first.expires,
         read_only: options.read_only,
         shape,
         verify: options.verify,
@@ -173,6 +175,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         Index::new(table, shape),
         CachePolicy::new(setup.evicts(), &options.cache, options.memory_bytes_max, objects_expected),
         WriteQueue::new(mode, options.read_only, shape, &options.cache, segments),
+        StoreClock::new(options.clock.clone()),
     );
     let store = Store { objects: Arc::new(objects), readiness: Arc::default(), threads: Default::default() };
     let known = known.is_some_and(|rest| {

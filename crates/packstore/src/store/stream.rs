@@ -47,7 +47,7 @@ impl<'a> ObjectWriter<'a> {
             manifest: Manifest { id: store.objects.queue.next_sequence(), piece_lens: Vec::new() },
             acks: Vec::new(),
             piece_bytes: store.objects.setup.shape.piece_bytes(),
-            queue_kind: FifoQueue::Small,
+            queue_kind: store.objects.lifetime_queue(options.expires_s),
             refused: None,
             admitted: store.objects.setup.mode == crate::options::Mode::Store,
             done: false,
@@ -109,7 +109,9 @@ impl<'a> ObjectWriter<'a> {
         let part = self.manifest.piece_lens.len() as u32;
         let key = internal_key(self.manifest.id, part);
         let hash = Name { internal: true, key: &key }.hash(objects.setup.hash_seed);
-        let options = PutOptions { created_s: Some(self.created_s), ..PutOptions::default() };
+        // A piece goes with its object.
+        let expires_s = if objects.setup.expires { self.expires_s } else { 0 };
+        let options = PutOptions { expires_s, created_s: Some(self.created_s), ..PutOptions::default() };
         let head = self.store.head(Kind::Whole, true, &key, piece, crc(piece), options);
         let record = NewRecord {
             head,
@@ -150,7 +152,7 @@ impl<'a> ObjectWriter<'a> {
         if old.is_none() && !objects.policy.admits(hash) {
             return Ok(false);
         }
-        self.queue_kind = objects.queue_for(hash, old.as_ref());
+        self.queue_kind = objects.queue_for(hash, old.as_ref(), self.expires_s);
         self.admitted = true;
         Ok(true)
     }

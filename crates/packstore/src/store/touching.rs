@@ -25,7 +25,8 @@ impl Store {
     /// Written in place, not synced: after power loss the old times may be back.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// When it cannot be read or written; [`StoreError::Expiry`] when it is to expire at another time in a store in which that removes
+    /// it: segments know when their objects expire from their puts.
     pub fn touch(&self, key: &[u8], expires_s: Option<u32>) -> Result<bool, StoreError> {
         Self::checked(key, &[])?;
         self.readiness.wait_ready()?;
@@ -35,6 +36,13 @@ impl Store {
         let hash = self.name_hash(key);
         let _taken = Taken::one(self.objects.queue.keys(), hash);
         let Some(record) = self.objects.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
+        if self.objects.has_expired(record.head.expires_s) {
+            return Ok(false);
+        }
+        if self.objects.setup.expires && expires_s.is_some_and(|expires_s| expires_s != record.head.expires_s)
+        {
+            return Err(StoreError::Expiry);
+        }
         self.objects.index.touch(&record.entry);
         if self.objects.is_unwritten(record.address) {
             // The group that brings the record to disk would write over the times.

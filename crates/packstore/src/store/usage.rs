@@ -39,6 +39,9 @@ pub struct Usage {
     pub groups: u64,
     /// Since the opening: objects evicted.
     pub evicted: u64,
+    /// Since the opening: objects forgotten as their time to live was over. Those that wait for that count as objects, and their blocks
+    /// as live.
+    pub expired: u64,
     /// Since the opening: objects that a cache did not store when they were first put ([`crate::Admission`]).
     pub refused: u64,
     /// Since the opening: reads of data files.
@@ -114,6 +117,7 @@ impl Store {
             usage.syncs += counters.syncs.load(Ordering::Relaxed);
             usage.groups += counters.groups.load(Ordering::Relaxed);
             usage.evicted += counters.evicted.load(Ordering::Relaxed);
+            usage.expired += counters.expired.load(Ordering::Relaxed);
         }
         usage
     }

@@ -29,6 +29,7 @@ const GROUP_BYTES_MAX: usize = 16 << 20;
 const CACHE_GROUP_BYTES_MAX: u64 = 8 << 20;
 /// Files filled side by side: those before the last take what fits into their gaps.
 const FILLINGS_MAX: usize = 4;
+const LIFETIME_FILLINGS_MAX: usize = 2;
 /// Segments more that are looked through for a run longer than this.
 const LONG_FILES_MAX: usize = 1;
 const SHORT_BYTES: usize = 1024;
@@ -76,6 +77,28 @@ pub(crate) type Staged = (Arc<Ack>, Vec<After>);
 
 /// Blocks of a file being filled, and how a location encodes them.
 type Taken = (Arc<Session>, u32, Location);
+
+impl Staging {
+    /// Lets go of the segments that objects of this queue go to: what was deleted in them since they were opened is free again once they
+    /// are opened again. Where objects have a time to live, those of all queues: their room does for others too. False when there
+    /// are none.
+    fn release_files(&mut self, queue_kind: FifoQueue) -> bool {
+        let has_lifetimes = FifoQueue::all().any(|queue| {
+            matches!(queue, FifoQueue::Lifetime(_))
+                && (queue == queue_kind || !self.queues[queue.at()].now.is_empty())
+        });
+        let mut released = false;
+        for queue in FifoQueue::all().filter(|&queue| has_lifetimes || queue == queue_kind) {
+            let now = &mut self.queues[queue.at()].now;
+            released |= !now.is_empty();
+            now.drain(..).for_each(Filling::retire);
+            if has_lifetimes {
+                released |= self.queues[queue.at()].next.take().is_some();
+            }
+        }
+        released
+    }
+}
 
 impl WriteQueue {
     fn choose(&self) -> Result<Arc<Volume>, StoreError> {
@@ -142,7 +165,10 @@ impl WriteQueue {
         let has_two_queues = policy.has_two_queues(files);
         for record in records {
             let blocks = self.shape.blocks(record.head.record_bytes());
-            let queue_kind = if has_two_queues { record.queue_kind } else { FifoQueue::Small };
+            let queue_kind = match record.queue_kind {
+                FifoQueue::Main if !has_two_queues => FifoQueue::Small,
+                queue_kind => queue_kind.within(files),
+            };
             let address;
             (staging, address) = self.take(volume, staging, blocks, queue_kind, patience)?;
             taken.push(address);
@@ -227,7 +253,7 @@ impl WriteQueue {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
-            let fillings = &mut staging.queues[queue_kind as usize];
+            let fillings = &mut staging.queues[queue_kind.at()];
             let taken = fillings.now.iter_mut().find_map(|filling| {
                 let block = filling.take(blocks)?;
                 Some((filling.session.clone(), block, filling.bitmap.free() < filling.free_first / 4))
@@ -235,8 +261,8 @@ impl WriteQueue {
             if let Some((session, block, nearly_full)) = taken {
                 let is_alone = fillings.now.len() == 1 && fillings.next.is_none();
                 // Objects of the small queue come soon, those of the main queue some time.
-                if nearly_full && is_alone && fillings.want_blocks.is_none() && queue_kind == FifoQueue::Small
-                {
+                let comes_soon = queue_kind != FifoQueue::Main;
+                if nearly_full && is_alone && fillings.want_blocks.is_none() && comes_soon {
                     fillings.want_blocks = Some(blocks);
                     volume.queue.work.notify_one();
                 }
@@ -268,7 +294,7 @@ impl WriteQueue {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
-            if let Some(filling) = staging.queues[0].now.last() {
+            if let Some(filling) = staging.queues.iter().find_map(|fillings| fillings.now.last()) {
                 let session = filling.session.clone();
                 return Ok((staging, session));
             }
@@ -288,7 +314,7 @@ impl WriteQueue {
         if staging.stop {
             return Err(StoreError::Closed);
         }
-        let fillings = &mut staging.queues[queue_kind as usize];
+        let fillings = &mut staging.queues[queue_kind.at()];
         if let Some(next) = fillings.next.take() {
             let nearly_none = self.shape.segment_blocks / 64;
             while let Some(at) = fillings.now.iter().position(|filling| filling.bitmap.free() <= nearly_none)
@@ -296,9 +322,11 @@ impl WriteQueue {
                 fillings.now.remove(at).retire();
             }
             // A cache makes room anyway; and in a small volume those held here would be missed.
-            let most = match self.mode {
-                Mode::Store => FILLINGS_MAX,
-                Mode::Cache => 1,
+            let most = match (self.mode, queue_kind) {
+                (Mode::Cache, _) => 1,
+                // A segment that is filled for long does not expire as a whole.
+                (Mode::Store, FifoQueue::Lifetime(_)) => LIFETIME_FILLINGS_MAX,
+                (Mode::Store, _) => FILLINGS_MAX,
             };
             if fillings.now.len() >= most {
                 let fullest = (0..most).min_by_key(|&at| fillings.now[at].bitmap.free());
@@ -308,13 +336,10 @@ impl WriteQueue {
             return Ok((staging, true));
         }
         // The next one looks again: readers may have let go of a file meanwhile.
-        if volume.full.swap(false, Ordering::SeqCst) {
-            if blocks == 0 || fillings.now.is_empty() {
-                return Err(StoreError::Full);
-            }
-            // What was deleted in these since they were opened is free again once they are opened again.
-            fillings.now.drain(..).for_each(Filling::retire);
+        if volume.full.swap(false, Ordering::SeqCst) && (blocks == 0 || !staging.release_files(queue_kind)) {
+            return Err(StoreError::Full);
         }
+        let fillings = &mut staging.queues[queue_kind.at()];
         fillings.want_blocks = Some(blocks);
         volume.queue.work.notify_one();
         if patience == Patience::None {
@@ -365,6 +390,7 @@ impl WriteQueue {
             length: record.length,
             recovered: record.recovered,
         };
+        session.segment.note_expiry(put.expires_s);
         IndexRecord::Put(put).encode(session.index_salt, group.index_records_of(session));
     }
 }

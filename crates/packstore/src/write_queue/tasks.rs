@@ -51,14 +51,13 @@ impl WriteQueue {
         let mut staging = locked(&volume.queue.staging);
         let mut gathered_from: Option<Instant> = None;
         loop {
-            let wanted = FifoQueue::ALL
-                .into_iter()
-                .find(|&queue_kind| staging.queues[queue_kind as usize].want_blocks.is_some());
+            let wanted =
+                FifoQueue::all().find(|queue_kind| staging.queues[queue_kind.at()].want_blocks.is_some());
             if let Some(queue_kind) = wanted
                 && volume.failed.get().is_none()
                 && !std::mem::take(&mut pace.group_first)
             {
-                let blocks = staging.queues[queue_kind as usize].want_blocks.take().unwrap_or(0);
+                let blocks = staging.queues[queue_kind.at()].want_blocks.take().unwrap_or(0);
                 return Task::Room { blocks, queue_kind };
             }
             let is_group_due =
@@ -133,7 +132,7 @@ impl VolumeQueue {
             drop(filling);
         } else {
             volume.full.store(false, Ordering::SeqCst);
-            staging.queues[queue_kind as usize].next = Some(filling);
+            staging.queues[queue_kind.at()].next = Some(filling);
         }
         drop(staging);
         self.room.notify_all();
@@ -145,7 +144,7 @@ impl VolumeQueue {
         let mut staging = locked(&self.staging);
         if staging.unsynced || !staging.group.is_empty() {
             staging.group.sync = true;
-            staging.queues[queue_kind as usize].want_blocks = Some(blocks);
+            staging.queues[queue_kind.at()].want_blocks = Some(blocks);
             pace.group_first = true;
             return;
         }

@@ -3,6 +3,7 @@
 mod crash;
 mod direct;
 mod disks;
+mod expiring;
 mod faults;
 mod format;
 mod model;

@@ -34,7 +34,7 @@ pub(in crate::procedures) fn wrong_with(
                 let piece = damaged(objects.find_internal(manifest.id, part as u32, Depth::Whole))?;
                 match piece {
                     // Evicted: the object is, when it is next asked for.
-                    Ok(None) if objects.setup.mode == crate::options::Mode::Cache => return Ok(None),
+                    Ok(None) if objects.setup.loses_parts() => return Ok(None),
                     Ok(Some(piece)) if piece.head.body_len == len => {}
                     Ok(_) => return Ok(Some(format!("piece {part} of {} is gone", printable(put.name.key)))),
                     Err(why) => return Ok(Some(format!("piece {part}: {why}"))),

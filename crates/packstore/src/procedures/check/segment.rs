@@ -161,7 +161,8 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
     let mut onward = Onward::of(segment);
     for put in puts {
         onward.at(objects.setup.shape.offset(put.block));
-        report.objects += u64::from(!put.name.internal);
+        let has_expired = objects.has_expired(put.expires_s);
+        report.objects += u64::from(!put.name.internal && !has_expired);
         report.bytes += put.record_bytes() as u64;
         let key = (!put.name.internal).then_some(put.name.key);
         if let Some(key) = key.filter(|_| put.recovered) {
@@ -171,8 +172,13 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
             report.faults.push(fault(segment, key, "its blocks are another's too".to_owned()));
         }
         end = put.block + objects.setup.shape.blocks(put.record_bytes());
+        // Parts of what has expired may be gone already.
+        if has_expired {
+            continue;
+        }
         match wrong_with(objects, &put) {
             Ok(None) => {}
+            Ok(Some(_)) if objects.has_expired(put.expires_s) => {}
             Ok(Some(what)) => report.faults.push(fault(segment, key, what)),
             Err(error) => {
                 let fault = fault(segment, key, error.to_string());
@@ -193,7 +199,8 @@ fn check_cut(
     if !cut.is_empty() {
         report.faults.push(fault(segment, None, "its index was cut off".to_owned()));
     }
-    for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
+    let counts = |put: &Put<'_>| !put.name.internal && !objects.has_expired(put.expires_s);
+    for put in cut.iter().map(CutRecord::put).filter(counts) {
         let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
         if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
             let what = "it may be missing: no index record names it".to_owned();

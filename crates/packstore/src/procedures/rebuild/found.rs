@@ -25,7 +25,8 @@ const _: () = assert!(size_of::<Found>() == FOUND_BYTES);
 const HAS_LOCATION: u64 = Location::END;
 const IS_TORN: u64 = Location::END << 1;
 const IS_UNCERTAIN: u64 = Location::END << 2;
-const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 3;
+const HAS_EXPIRED: u64 = Location::END << 3;
+const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 4;
 
 impl Found {
     pub fn tombstone(hash: u64, sequence: u64, superseded: u32) -> Self {
@@ -40,6 +41,15 @@ impl Found {
     /// Found in the data file alone: all that is sure is that older ones are superseded.
     pub fn uncertain(self) -> Self {
         Self { packed: self.packed | IS_UNCERTAIN, ..self }
+    }
+
+    /// Its time to live is over: all that it does is supersede older ones.
+    pub fn expired(self) -> Self {
+        Self { packed: self.packed | HAS_EXPIRED, ..self }
+    }
+
+    pub fn has_expired(&self) -> bool {
+        self.packed & HAS_EXPIRED != 0
     }
 
     /// Its body was lost.
@@ -97,12 +107,15 @@ mod tests {
         let mut torn = Found { superseded: 3, ..record };
         torn.tear();
         let tombstone = Found::tombstone(5, u64::MAX, 4);
-        for found in [record, record.uncertain(), torn, tombstone] {
+        for found in [record, record.uncertain(), record.expired(), torn, tombstone] {
             assert_eq!(Found::decode(&found.encode()), found);
         }
         assert_eq!((record.location(), record.kind()), (Some(location), Kind::Alias));
         assert!(!record.is_torn() && !record.is_uncertain());
         assert!(torn.is_torn() && !torn.is_uncertain() && torn.location() == Some(location));
+        assert!(
+            record.expired().has_expired() && !record.has_expired() && record.expired().kind() == Kind::Alias
+        );
         assert!(record.uncertain().is_uncertain() && tombstone.location().is_none());
     }
 }

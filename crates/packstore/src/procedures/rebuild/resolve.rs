@@ -185,7 +185,7 @@ impl Resolved {
                 None
             } else {
                 let named = ours.named(found).filter(|_| !found.is_torn());
-                if named.is_none() {
+                if named.is_none() && (found.is_torn() || !may_lack_parts(found)) {
                     self.torn.insert(found.sequence);
                     continue;
                 }
@@ -196,12 +196,16 @@ impl Resolved {
                 self.superseded.extend(unnamed_superseded(objects, &group[at..]));
             }
             if found.is_uncertain() {
-                self.uncertain.push((found.hash, found.sequence));
+                if !found.has_expired() {
+                    self.uncertain.push((found.hash, found.sequence));
+                }
                 let older = group.iter().filter(|older| older.sequence < found.sequence);
                 self.superseded.extend(older.filter_map(|older| {
                     let location = older.location().filter(|_| !older.is_uncertain())?;
                     Some((found.sequence, found.hash, Address::of(location, objects.setup.shape).file))
                 }));
+            } else if found.has_expired() || location.is_some() && named.is_none() {
+                // It supersedes what is older until its own index record is dropped, which leaves a tombstone.
             } else if let (Some(location), Some(names)) = (location, named) {
                 match (found.kind(), names) {
                     (Kind::Alias, Some(id)) => *self.links.entry(id).or_default() += 1,
@@ -251,6 +255,11 @@ impl Resolved {
             tracing::warn!(%error, "what a damaged index record made void could not be recorded again");
         }
     }
+}
+
+/// Whether parts of what a record names may be gone though it was whole: they have expired with it and were swept.
+fn may_lack_parts(found: &Found) -> bool {
+    found.has_expired()
 }
 
 /// Older records that nothing newer names as superseded: what did was lost with power, before it was durable, while something

@@ -85,6 +85,9 @@ pub(crate) fn adopt(objects: &Objects, strays: &Strays) -> Result<Adopted, Store
     let mut lacking = Vec::new();
     for stray in strays.users() {
         let put = stray.record.put();
+        if objects.has_expired(put.expires_s) {
+            continue;
+        }
         let hash = put.name.hash(objects.setup.hash_seed);
         match missing_parts(objects, &strays.parts, stray) {
             Some(missing) => adopt_one(objects, stray, &missing, &mut adopted)?,

@@ -51,6 +51,7 @@ fn index_head(objects: &Objects, segment: &Segment) -> IndexHead {
         since: segment.since.load(Ordering::SeqCst),
         queue_kind: segment.queue_kind.load(Ordering::Relaxed),
         is_first: false,
+        time_s: objects.time_of_heads(),
     }
 }
 

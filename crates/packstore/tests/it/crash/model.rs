@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use packstore::Clock;
+
 /// A body, by the number of its put. `None`: no object.
 pub type Version = Option<u64>;
 
@@ -26,9 +28,42 @@ pub struct Model {
     pub evicts: bool,
     /// An index was lost: what was deleted may name again what it named before.
     pub index_lost: bool,
+    /// Where objects expire: the time, in seconds since 1970, and the store's clock, which shows it.
+    pub now_s: Option<u32>,
+    pub clock: Clock,
 }
 
+/// When histories begin whose objects expire.
+const BEGUN_S: u32 = 1_000_000_000;
+
 impl Model {
+    /// Of a history in which objects may expire.
+    pub fn of(expires: bool) -> Self {
+        let clock = if expires { Clock::manual(BEGUN_S) } else { Clock::default() };
+        Self { now_s: expires.then_some(BEGUN_S), clock, ..Self::default() }
+    }
+
+    /// Of another machine with the same history: its clock is its own from now on.
+    pub fn elsewhere(&self) -> Self {
+        let clock = self.now_s.map_or_else(Clock::default, Clock::manual);
+        Self { clock, ..self.clone() }
+    }
+
+    /// A step takes a second.
+    pub fn at_step(&mut self, step: u64) {
+        if let Some(now_s) = &mut self.now_s {
+            *now_s = BEGUN_S + step as u32;
+            self.clock.set(*now_s);
+        }
+    }
+
+    /// What there is of a version now.
+    fn left(&self, version: Version) -> Version {
+        let is_over =
+            |version: &u64| self.now_s.is_some_and(|now_s| (1..=now_s).contains(&expires_s(*version)));
+        version.filter(|version| !is_over(version))
+    }
+
     pub fn begin(&mut self, key: &[u8], version: Version) {
         let fate = self.fates.entry(key.to_vec()).or_default();
         fate.begun.push(version);
@@ -60,7 +95,7 @@ impl Model {
     /// What the key should name now, if nothing is wrong.
     pub fn now(&self, key: &[u8]) -> Version {
         let fate = self.fates.get(key)?;
-        fate.begun.last().copied().unwrap_or(fate.certain)
+        self.left(fate.begun.last().copied().unwrap_or(fate.certain))
     }
 
     /// Of all keys that were ever asked for.
@@ -71,10 +106,10 @@ impl Model {
     /// What the key may name, as the store kept its promises.
     pub fn allowed(&self, key: &[u8]) -> Vec<Version> {
         let Some(fate) = self.fates.get(key) else { return vec![None] };
-        let mut allowed = vec![fate.certain];
-        allowed.extend(fate.lingering.iter().chain(&fate.begun));
+        let mut allowed = vec![self.left(fate.certain)];
+        allowed.extend(fate.lingering.iter().chain(&fate.begun).map(|&version| self.left(version)));
         if self.index_lost && allowed.contains(&None) {
-            allowed.extend(&fate.ever);
+            allowed.extend(fate.ever.iter().map(|&version| self.left(version)));
         }
         if self.evicts {
             allowed.push(None);
@@ -114,6 +149,16 @@ pub fn body(version: u64) -> Vec<u8> {
     }
     body.truncate(length);
     body
+}
+
+/// When a put of a history expires in which objects do, by the step that it is of: never, soon, or much later.
+pub fn expires_s(version: u64) -> u32 {
+    let (drawn, put_s) = (mixed(version ^ 0x771), BEGUN_S + (version / 16) as u32);
+    match drawn % 4 {
+        0 => 0,
+        1 => put_s + 1_000 + (drawn >> 8) as u32 % 100_000,
+        _ => put_s + 1 + (drawn >> 8) as u32 % 25,
+    }
 }
 
 /// Attributes of a put.

@@ -76,9 +76,9 @@ fn a_cache_misses_what_its_stopped_disk_did_not_take_and_nothing_before_that() {
 /// Those at which the history can be stopped, after the store was made.
 fn operations(scenario: &Scenario) -> std::ops::Range<u64> {
     let machine = SimulatedDisk::new("machine");
-    let store = scenario.create(&machine).expect("a new store");
+    let mut model = Model::of(scenario.expires);
+    let store = scenario.create(&machine, &model).expect("a new store");
     let first = machine.operations();
-    let mut model = Model::default();
     let store = scenario.play(&machine, store, &mut model, 0);
     let store = store.unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
     store.close().unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
@@ -87,9 +87,9 @@ fn operations(scenario: &Scenario) -> std::ops::Range<u64> {
 
 fn crash_at(scenario: &Scenario, operation: u64) {
     let machine = SimulatedDisk::new("machine");
-    let store = scenario.create(&machine).expect("a new store");
+    let mut model = Model::of(scenario.expires);
+    let store = scenario.create(&machine, &model).expect("a new store");
     machine.stop_at(operation);
-    let mut model = Model::default();
     match scenario.play(&machine, store, &mut model, 0) {
         // Threads of the store may have needed fewer operations this time.
         Ok(store) => {
@@ -105,7 +105,7 @@ fn crash_at(scenario: &Scenario, operation: u64) {
             2 => (machine.process_end(), false),
             _ => (machine.power_cut(seed), true),
         };
-        let mut model = model.clone();
+        let mut model = model.elsewhere();
         if image == 3 {
             let Some(name) = lose_an_index(scenario, &after, seed) else { continue };
             let when = format!("{when}, and {name} is lost");
@@ -164,7 +164,8 @@ fn recovered(
     for_good: bool,
     when: &str,
 ) -> Store {
-    let store = scenario.open(machine).unwrap_or_else(|error| panic!("{when}: it does not open: {error}"));
+    let store =
+        scenario.open(machine, model).unwrap_or_else(|error| panic!("{when}: it does not open: {error}"));
     if scenario.mode == Mode::Cache {
         // A cache misses until it knows what is there; a put waits for that.
         model.begin(b"ready", Some(144));

@@ -7,7 +7,7 @@ use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 
-use super::model::{Model, Version, body, meta, mixed};
+use super::model::{Model, Version, body, expires_s, meta, mixed};
 
 /// What is played on which store.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub struct Scenario {
     pub size_bytes: u64,
     /// Objects may go, as the cache is smaller than what is put.
     pub evicts: bool,
+    /// Objects have a time to live; each step takes a second.
+    pub expires: bool,
     /// The caller is slower than the store's own threads: before it reads, they have written what they were given.
     pub caller_is_slow: bool,
 }
@@ -39,6 +41,7 @@ impl Scenario {
             keys: if tight { 60 } else { 12 },
             size_bytes: if tight { 2 << 20 } else { 16 << 20 },
             evicts: mode == Mode::Cache && tight,
+            expires: mode == Mode::Store && mixed(seed ^ 0x771).is_multiple_of(3),
             caller_is_slow: false,
         }
     }
@@ -52,7 +55,7 @@ impl Scenario {
         CacheOptions { behind_max: Duration::from_millis(20), ..CacheOptions::default() }
     }
 
-    pub fn create(&self, machine: &SimulatedDisk) -> Result<Store, StoreError> {
+    pub fn create(&self, machine: &SimulatedDisk, model: &Model) -> Result<Store, StoreError> {
         let size_bytes = self.size_bytes;
         let volumes = self.disks(machine).into_iter().map(|disk| VolumeSpec { disk, size_bytes }).collect();
         let block_bytes = 64 << (self.seed % 4);
@@ -62,13 +65,16 @@ impl Scenario {
             packed_blocks: Some((512 << 10) / block_bytes),
             object_bytes_mean: 1_000,
             cache: self.cache(),
+            expires: self.expires,
+            clock: model.clock.clone(),
             ..StoreOptions::default()
         };
         Store::create(volumes, options)
     }
 
-    pub fn open(&self, machine: &SimulatedDisk) -> Result<Store, StoreError> {
-        let mut options = OpenOptions { cache: self.cache(), ..OpenOptions::default() };
+    pub fn open(&self, machine: &SimulatedDisk, model: &Model) -> Result<Store, StoreError> {
+        let clock = model.clock.clone();
+        let mut options = OpenOptions { cache: self.cache(), clock, ..OpenOptions::default() };
         // One in two keeps what it finds after a crash in a file.
         if self.seed % 2 == 1 {
             options.rebuild_bytes_max = 0;
@@ -98,6 +104,7 @@ impl Scenario {
         (model.evicts, model.index_lost) = (self.evicts, false);
         for step in 0..self.steps as u64 {
             let step = from + step;
+            model.at_step(step);
             let drawn = mixed(self.seed.wrapping_mul(1_000_003) ^ step);
             let key = self.key(mixed(drawn));
             match drawn % 100 {
@@ -133,7 +140,7 @@ impl Scenario {
                     }
                 }
                 86..90 => {
-                    store.touch(&key, Some(step as u32 + 1))?;
+                    store.touch(&key, (!self.expires).then_some(step as u32 + 1))?;
                 }
                 90..95 => {
                     store.flush()?;
@@ -145,7 +152,7 @@ impl Scenario {
                 _ => {
                     store.close()?;
                     model.all_done();
-                    store = self.open(machine)?;
+                    store = self.open(machine, model)?;
                     if self.mode == Mode::Cache {
                         // A miss until it knows what is there.
                         store.flush()?;
@@ -170,9 +177,14 @@ impl Scenario {
 
     fn put(&self, store: &Store, model: &mut Model, key: &[u8], version: u64) -> Result<(), StoreError> {
         model.begin(key, Some(version));
-        let options = PutOptions { meta: &meta(version), ..PutOptions::default() };
-        let put = store.put(key, &body(version), options);
+        let meta = meta(version);
+        let put = store.put(key, &body(version), self.options(version, &meta));
         self.told(put, model, key)
+    }
+
+    fn options<'m>(&self, version: u64, meta: &'m [u8]) -> PutOptions<'m> {
+        let expires_s = if self.expires { expires_s(version) } else { 0 };
+        PutOptions { meta, expires_s, ..PutOptions::default() }
     }
 
     fn told(&self, done: Result<(), StoreError>, model: &mut Model, key: &[u8]) -> Result<(), StoreError> {
@@ -197,9 +209,9 @@ impl Scenario {
         version: u64,
     ) -> Result<(), StoreError> {
         model.begin(key, Some(version));
-        let options = meta(version);
+        let meta = meta(version);
         let streamed = (|| {
-            let mut writer = store.put_stream(key, PutOptions { meta: &options, ..PutOptions::default() })?;
+            let mut writer = store.put_stream(key, self.options(version, &meta))?;
             for part in body(version).chunks(1 + (version % 7_000) as usize) {
                 writer.write(part)?;
             }
@@ -213,9 +225,8 @@ impl Scenario {
         let puts =
             puts.map(|(key, version)| (key, version, body(version), meta(version))).collect::<Vec<_>>();
         puts.iter().for_each(|(key, version, ..)| model.begin(key, Some(*version)));
-        let batch = puts
-            .iter()
-            .map(|(key, _, body, meta)| (&key[..], &body[..], PutOptions { meta, ..PutOptions::default() }));
+        let batch =
+            puts.iter().map(|(key, version, body, meta)| (&key[..], &body[..], self.options(*version, meta)));
         match store.batch(batch) {
             Ok(()) => puts.iter().for_each(|(key, ..)| self.acknowledged(model, key)),
             // Some were stored; which, a look tells.
