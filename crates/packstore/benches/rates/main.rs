@@ -8,6 +8,7 @@
 //!                                           --compact                            gets beside compaction
 //!                                           --restart OBJECTS                    first hits after a stop and a kill
 //!                                           --steady SECONDS                     half gets, nine tenths full
+//!                                           --ttl PUTS                           objects with a time to live, nine tenths full
 //!                                           --puts ROUNDS                        puts alone, for a profiler
 //! ```
 //!
@@ -17,6 +18,7 @@
 
 mod cold;
 mod compacting;
+mod lifetimes;
 mod load;
 mod peers;
 mod restart;
@@ -37,6 +39,7 @@ struct Settings {
     compact: bool,
     restart: usize,
     steady: usize,
+    ttl: usize,
     puts: usize,
 }
 
@@ -54,11 +57,21 @@ impl Settings {
             compact: false,
             restart: 0,
             steady: 0,
+            ttl: 0,
             puts: 0,
         };
         if std::env::args().all(|arg| arg != "--bench") {
             let law = Some("web".to_owned());
-            return Self { objects: 300, rounds: 1, law, compact: true, restart: 2_000, steady: 1, ..none };
+            return Self {
+                objects: 300,
+                rounds: 1,
+                law,
+                compact: true,
+                restart: 2_000,
+                steady: 1,
+                ttl: 3_000,
+                ..none
+            };
         }
         let mut told = none;
         let mut args = std::env::args().skip(1);
@@ -77,6 +90,7 @@ impl Settings {
                         "--cold" => told.cold = number,
                         "--restart" => told.restart = number,
                         "--steady" => told.steady = number,
+                        "--ttl" => told.ttl = number,
                         "--puts" => told.puts = number,
                         _ => panic!("{option}: not known; the head of the bench tells the options"),
                     }
@@ -106,6 +120,7 @@ fn main() {
         return only_puts(scratch, &settings);
     }
     let one_part = settings.cold > 0 || settings.compact || settings.restart > 0 || settings.steady > 0;
+    let one_part = one_part || settings.ttl > 0;
     let tested = std::env::args().all(|arg| arg != "--bench");
     let loads = settings.loads();
     if !one_part || tested {
@@ -122,6 +137,11 @@ fn main() {
     }
     if settings.steady > 0 {
         loads.iter().for_each(|load| steady::print(scratch, load, settings.steady));
+    }
+    if settings.ttl > 0 {
+        for load in &loads {
+            [1, 4].into_iter().for_each(|lifetimes| lifetimes::print(scratch, load, settings.ttl, lifetimes));
+        }
     }
 }
 
