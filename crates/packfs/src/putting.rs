@@ -70,6 +70,8 @@ pub struct Putting<'a> {
     several: HashMap<(u64, u64), Vec<u8>>,
     /// The store's directories.
     own: Vec<(u64, u64)>,
+    /// When all that is put expires, in seconds since 1970; 0: never.
+    expires_s: u32,
     put: Put,
 }
 
@@ -82,7 +84,13 @@ impl<'a> Putting<'a> {
         watch: &'a mut dyn WatchPut,
     ) -> Self {
         let (pending, several) = (VecDeque::new(), HashMap::new());
-        Self { store, stop, watch, pending, several, own, put: Put::default() }
+        Self { store, stop, watch, pending, several, own, expires_s: 0, put: Put::default() }
+    }
+
+    /// All that is put from now on expires then, in seconds since 1970; 0: never. Without effect in a store whose objects do not expire
+    /// ([`Store::expires`]).
+    pub fn expiring_at(self, expires_s: u32) -> Self {
+        Self { expires_s, ..self }
     }
 
     /// What was put so far.
@@ -198,7 +206,7 @@ impl<'a> Putting<'a> {
         meta: FileMeta,
     ) -> Result<io::Result<()>, StoreError> {
         let meta = meta.encode();
-        let options = PutOptions { meta: &meta, ..PutOptions::default() };
+        let options = PutOptions { meta: &meta, expires_s: self.expires_s, ..PutOptions::default() };
         let mut bytes = Vec::with_capacity(length.min(WHOLE_BYTES_MAX) as usize + 1);
         if let Err(error) = (&mut from).take(WHOLE_BYTES_MAX).read_to_end(&mut bytes) {
             return Ok(Err(error));
@@ -230,8 +238,8 @@ impl<'a> Putting<'a> {
 
     fn directory(&mut self, key: &[u8], meta: FileMeta) -> Result<io::Result<()>, StoreError> {
         let meta = meta.encode();
-        let pending =
-            self.store.put_deferred(key, b"", PutOptions { meta: &meta, ..PutOptions::default() })?;
+        let options = PutOptions { meta: &meta, expires_s: self.expires_s, ..PutOptions::default() };
+        let pending = self.store.put_deferred(key, b"", options)?;
         self.put.directories += 1;
         self.went(pending)?;
         Ok(Ok(()))

@@ -27,6 +27,7 @@ mod netnews;
 mod online;
 mod overhead;
 mod pack;
+mod pack_lifetimes;
 mod pack_tree;
 mod postmark;
 mod proxy;

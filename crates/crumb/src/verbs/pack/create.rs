@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use packstore::{Mode, OpenOptions, StoreOptions};
 use report::bytes_text;
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::place::{Place, SizedVolume};
 use super::{closed, tree, write_json};
 use crate::context::Context;
-use crate::exit::ExitStatus;
+use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
 use crate::output::{Destination, destination, note};
 use crate::quantities::{count, size};
@@ -27,6 +28,8 @@ Examples:
     crumb pack create /disk1/objects --size 10G --volume /disk2/objects --volume /disk3/objects=40G
   A cache that evicts when it is full, in blocks as in the KOTETU paper:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
+  Objects with a time to live, as in `crumb pack put --ttl 3d`:
+    crumb pack create /srv/recent --size 10G --expires
   A file tree for benchmarks of pack:/srv/spool, which grows as it is filled:
     crumb pack create /srv/spool --tree"
 )]
@@ -41,7 +44,7 @@ pub struct CreateArgs {
 
     /// Create a file tree instead, for programs that rename, append and link: names in a journal, contents in one file that grows. Both
     /// kinds are targets pack:STORE
-    #[arg(long, conflicts_with_all = ["size", "volume", "mode", "block_size", "packed_blocks", "object_mean"])]
+    #[arg(long, conflicts_with_all = ["size", "volume", "mode", "expires", "block_size", "packed_blocks", "object_mean"])]
     tree: bool,
 
     /// Additional directory, on this or another disk, and the space to use in it
@@ -51,6 +54,11 @@ pub struct CreateArgs {
     /// Durability: store (puts survive power loss; a full store refuses puts) or cache (written behind; a full store evicts)
     #[arg(long, value_enum, default_value = "store")]
     mode: ModeArg,
+
+    /// Let objects expire: `crumb pack put --ttl` gives them a time to live, after which they are gone and their space is used again.
+    /// Only with --mode store; earlier versions of this program refuse such a store
+    #[arg(long)]
+    expires: bool,
 
     /// Block size: a power of two from 64 bytes to 64 KiB
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
@@ -81,11 +89,17 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
         return tree::create(&args.store, args.json.as_ref(), context);
     };
     tree::refuse(&args.store)?;
+    if args.expires && matches!(args.mode, ModeArg::Cache) {
+        return Err(
+            anyhow!("--expires needs --mode store: a cache evicts what was not requested").context(BadUsage)
+        );
+    }
     let options = StoreOptions {
         mode: match args.mode {
             ModeArg::Store => Mode::Store,
             ModeArg::Cache => Mode::Cache,
         },
+        expires: args.expires,
         block_bytes: args.block_size,
         packed_blocks: args.packed_blocks,
         object_bytes_mean: args.object_mean,
@@ -102,7 +116,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
             &json!({
                 "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
                 "block_bytes": block_bytes, "packed_blocks": packed_blocks,
-                "mode": format!("{:?}", args.mode).to_lowercase(),
+                "mode": format!("{:?}", args.mode).to_lowercase(), "expires": args.expires,
             }),
         )?;
         return Ok(ExitStatus::Fine);

@@ -10,7 +10,7 @@ use packfs::{FileMeta, FileType, shown};
 use packstore::{Stat, Store};
 use report::count_text;
 
-use super::object::{object_json, time_text};
+use super::object::{expires_text, object_json, time_text};
 use super::place::Place;
 use super::{all_is_there, close_after};
 use crate::context::Context;
@@ -36,7 +36,7 @@ pub struct LsArgs {
     #[arg(value_name = "PREFIX", default_value = "")]
     prefix: OsString,
 
-    /// Print permissions, size and time, too
+    /// Print permissions, size and time, too; in a store whose objects may expire also when they do (UTC)
     #[arg(short, long)]
     long: bool,
 
@@ -84,7 +84,7 @@ fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usiz
             if args.json.is_some() {
                 text.push_str(&format!("{}\n", object_json(key, &stat, meta.as_ref())));
             } else {
-                text.push_str(&long_line(key, &stat, meta.as_ref()));
+                text.push_str(&long_line(key, &stat, meta.as_ref(), store.expires()));
             }
         } else {
             text.push_str(&format!("{}\n", shown(key)));
@@ -98,7 +98,7 @@ fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usiz
     Ok(failures)
 }
 
-fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> String {
+fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>, may_expire: bool) -> String {
     let (kind, target) = match meta.map(|meta| &meta.kind) {
         Some(FileType::Directory) => ('d', String::new()),
         Some(FileType::Symlink(target)) => ('l', format!(" -> {}", shown(target))),
@@ -116,7 +116,11 @@ fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> String {
     let letters: String = letters.into_iter().collect();
     let seconds = meta.map_or(stat.created_s.into(), |meta| meta.mtime_s);
     let time = time_text(seconds);
-    format!("{kind}{letters} {:>12} {time} {}{target}\n", count_text(stat.length), shown(key))
+    let expires = match may_expire {
+        true => format!("{:<20}", expires_text(stat)),
+        false => String::new(),
+    };
+    format!("{kind}{letters} {:>12} {time} {expires}{}{target}\n", count_text(stat.length), shown(key))
 }
 
 #[cfg(test)]
@@ -127,7 +131,7 @@ mod tests {
         let stat =
             Stat { length: 10_240, meta_bytes: 0, created_s: 0, requested_s: 0, expires_s: 0, sequence: 1 };
         let meta = FileMeta { mtime_s: 1_000_000_000, ..FileMeta::new(kind, mode) };
-        long_line(b"a/b", &stat, Some(&meta))
+        long_line(b"a/b", &stat, Some(&meta), false)
     }
 
     #[test]
@@ -137,5 +141,20 @@ mod tests {
         assert!(line(0o2640, FileType::Regular).starts_with("-rw-r-S--- "));
         assert!(line(0o1777, FileType::Directory).starts_with("drwxrwxrwt "));
         assert!(line(0o777, FileType::Symlink(b"c".to_vec())).ends_with("a/b -> c\n"));
+    }
+
+    #[test]
+    fn a_store_whose_objects_may_expire_has_a_column_for_when_they_do() {
+        let stat = |expires_s| Stat {
+            length: 1,
+            meta_bytes: 0,
+            created_s: 1_000_000_000,
+            requested_s: 0,
+            expires_s,
+            sequence: 1,
+        };
+        let line = |expires_s| long_line(b"key", &stat(expires_s), None, true);
+        assert!(line(1_000_086_400).ends_with(" 2001-09-09 01:46:40 2001-09-10 01:46:40 key\n"));
+        assert!(line(0).ends_with(" 2001-09-09 01:46:40 never               key\n"));
     }
 }

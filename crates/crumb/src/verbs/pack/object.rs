@@ -18,6 +18,14 @@ pub fn time_text(seconds: i64) -> String {
     time.unwrap_or_else(|_| "-".to_owned())
 }
 
+/// When an object expires, UTC.
+pub fn expires_text(stat: &Stat) -> String {
+    match stat.expires_s {
+        0 => "never".to_owned(),
+        seconds => time_text(seconds.into()),
+    }
+}
+
 /// An object with its attributes; those of a file where it is one.
 pub fn object_json(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> Value {
     let kind = match meta.map(|meta| &meta.kind) {

@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use packfs::{Put, Putting, WatchPut, key_of};
-use packstore::OpenOptions;
+use packstore::{OpenOptions, Store};
 use report::{bytes_text, count_text, rate_text};
 use serde_json::json;
 
@@ -23,6 +23,7 @@ use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
 use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
+use crate::quantities::time;
 use crate::signals;
 
 /// Store files, trees or a tar stream. Keys are the paths as given, without `./` and a leading `/`. An object that has the same key
@@ -38,6 +39,8 @@ Examples:
     ssh host tar -c images | crumb pack put /srv/objects -
   One object, whose bytes come from another program:
     pg_dump shop | crumb pack put /srv/objects --as backup/shop.sql -
+  For three days, in a store made with --expires:
+    crumb pack put /srv/spool articles --ttl 3d
 
 Ctrl-C ends it; what was put until then stays. It fails (1) when something was not put, and also when all was put but\n\
 some segment of the store is damaged.")]
@@ -58,6 +61,11 @@ pub struct PutArgs {
     #[arg(long = "as", value_name = "KEY")]
     as_key: Option<OsString>,
 
+    /// Time to live: the objects are gone this long from now, and their space is used again. Needs a store made with `crumb pack create
+    /// --expires` [default: they stay until they are deleted]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    ttl: Option<Duration>,
+
     /// Print the result as JSON; with --json=FILE write it to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
     json: Option<Destination>,
@@ -70,28 +78,20 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             anyhow!("--as names one object: give one file, or - for standard input").context(BadUsage)
         );
     }
-    let mut roots = Vec::new();
-    for path in args.paths.iter().filter(|path| *path != Path::new("-")) {
-        let key = match &args.as_key {
-            Some(key) if args.directory.join(path).is_dir() => {
-                let key = key.display();
-                let wrong = anyhow!("{}: is a directory; --as {key} takes one file", path.display());
-                return Err(wrong.context(BadUsage));
-            }
-            Some(key) => Ok(key.as_bytes().to_vec()),
-            None => key_of(path),
-        };
-        let key = key.map_err(|why| anyhow!("{}: {why}", path.display()).context(BadUsage))?;
-        roots.push((args.directory.join(path), key));
-    }
+    let roots = roots(args)?;
     let stop = signals::stop_flag_of(context)?;
     let place = Place::read(&args.store)?;
     let own = place.directories().into_iter().filter_map(|path| fs::metadata(path).ok());
     let own = own.map(|own| (own.dev(), own.ino())).collect();
     let store = place.open(OpenOptions::default())?;
+    let expires_s = args.ttl.map_or(Ok(0), |ttl| expires_s(&store, &args.store, ttl));
+    let expires_s = match expires_s {
+        Ok(expires_s) => expires_s,
+        Err(error) => return close_after(store, Err(error)),
+    };
     let begun = Instant::now();
     let mut progress = Progress::new(context.quiet);
-    let mut putting = Putting::new(&store, own, &stop, &mut progress);
+    let mut putting = Putting::new(&store, own, &stop, &mut progress).expiring_at(expires_s);
     let mut done = all(&mut putting, roots, args);
     if let Err(error) = putting.settle() {
         done = done.and(Err(error.into()));
@@ -132,6 +132,45 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         refused => {
             Err(anyhow!("{} not put, see above", counted(refused as usize, "entry was", "entries were")))
         }
+    }
+}
+
+/// What is to be put besides standard input: paths, and their keys.
+fn roots(args: &PutArgs) -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut roots = Vec::new();
+    for path in args.paths.iter().filter(|path| *path != Path::new("-")) {
+        let key = match &args.as_key {
+            Some(key) if args.directory.join(path).is_dir() => {
+                let key = key.display();
+                let wrong = anyhow!("{}: is a directory; --as {key} takes one file", path.display());
+                return Err(wrong.context(BadUsage));
+            }
+            Some(key) => Ok(key.as_bytes().to_vec()),
+            None => key_of(path),
+        };
+        let key = key.map_err(|why| anyhow!("{}: {why}", path.display()).context(BadUsage))?;
+        roots.push((args.directory.join(path), key));
+    }
+    Ok(roots)
+}
+
+/// When objects put now expire by the store's clock, in seconds since 1970.
+fn expires_s(store: &Store, path: &Path, ttl: Duration) -> anyhow::Result<u32> {
+    if !store.expires() {
+        let why = anyhow!(
+            "{}: objects do not expire in this store; --ttl needs one made with `crumb pack create --expires`",
+            path.display()
+        );
+        return Err(why.context(BadUsage));
+    }
+    if ttl < Duration::from_secs(1) {
+        return Err(anyhow!("--ttl {ttl:?}: too short; give at least 1s").context(BadUsage));
+    }
+    let ttl_s = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+    match u32::try_from(u64::from(store.now_s()).saturating_add(ttl_s)) {
+        Ok(expires_s) if expires_s < u32::MAX => Ok(expires_s),
+        _ => Err(anyhow!("--ttl: the objects would expire after the year 2105; leave it out to keep them")
+            .context(BadUsage)),
     }
 }
 
