@@ -170,6 +170,14 @@ pub enum StoreError {
         /// What does not fit.
         why: &'static str,
     },
+    /// A cyclic store wrote over a part of an object while it was read or put.
+    #[error(
+        "object {key}: newer objects overwrote it meanwhile, as the store is cyclic; a larger store keeps objects longer"
+    )]
+    Overwritten {
+        /// The key, printable.
+        key: String,
+    },
     /// The time at which an object expires cannot be changed in place.
     #[error("an object's time to live is part of its put; put the object again to change it")]
     Expiry,

@@ -65,6 +65,8 @@ pub(crate) struct Setup {
     pub mode: Mode,
     /// Objects have a time to live.
     pub expires: bool,
+    /// The oldest objects are overwritten when it is full.
+    pub cyclic: bool,
     pub read_only: bool,
     pub shape: Shape,
     pub verify: Verify,
@@ -82,7 +84,7 @@ impl Setup {
 
     /// Whether parts of an object may be gone while the others are there: then the object is.
     pub(crate) fn loses_parts(&self) -> bool {
-        self.mode == Mode::Cache
+        self.mode == Mode::Cache || self.cyclic
     }
 
     /// With what the checksums of a data file's records are salted.
@@ -127,7 +129,7 @@ impl Objects {
 
     /// Where an object of a store goes.
     pub(crate) fn lifetime_queue(&self, expires_s: u32) -> FifoQueue {
-        match self.setup.expires && expires_s != 0 {
+        match self.setup.expires && !self.setup.cyclic && expires_s != 0 {
             true => FifoQueue::of_lifetime(expires_s.saturating_sub(self.clock.now_s())),
             false => FifoQueue::Small,
         }

@@ -96,6 +96,10 @@ pub struct StoreOptions {
     /// Objects with a time to live ([`PutOptions::expires_s`]) are gone when it is over. Only in store mode: what replies of a cache
     /// expire by is for its user to judge, and a stale one may still be of use.
     pub expires: bool,
+    /// When it is full, the oldest objects are overwritten, in the order of their puts: the newest ones stay, up to 95% of the size if
+    /// objects are of 10 KB or more. Only in store mode. Each volume goes round for itself. A second name of an object is a copy of
+    /// it here, and no object may be larger than half of the smallest volume.
+    pub cyclic: bool,
     /// Unit of space, a power of two from 64 to 65,536, in bytes. Default 64: little is lost at the ends of small objects.
     pub block_bytes: u32,
     /// Blocks in a segment; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
@@ -124,6 +128,7 @@ impl Default for StoreOptions {
         Self {
             mode: Mode::Store,
             expires: false,
+            cyclic: false,
             block_bytes: 64,
             packed_blocks: None,
             object_bytes_mean: 8192,
@@ -150,7 +155,26 @@ impl StoreOptions {
                 "expires",
                 "store mode alone has it: a cache evicts, and a stale reply may still be of use",
             ),
+            Mode::Cache if self.cyclic => {
+                wrong("cyclic", "store mode alone has it: a cache evicts what was not requested")
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// Of a segment, where the largest volume has this many.
+    fn segment_bytes(&self, largest: u64) -> u64 {
+        match self.packed_blocks {
+            Some(blocks) => u64::from(blocks) * u64::from(self.block_bytes),
+            // Up to two of a volume's segments are empty: few of them must be little.
+            None if self.cyclic => {
+                ((largest / 256).next_power_of_two() / 2).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+            }
+            // Files of some size, as each costs a few syncs; but enough of them to choose from in a small volume.
+            None => {
+                let most = (largest / 16 + 1).next_power_of_two() / 2;
+                (largest / 256).next_power_of_two().clamp(16 << 20, SEGMENT_BYTES_MAX).min(most).max(1 << 20)
+            }
         }
     }
 
@@ -174,14 +198,7 @@ impl StoreOptions {
         let largest = volumes.iter().map(|volume| volume.size_bytes).max().unwrap_or(0);
         let total = volumes.iter().map(|volume| volume.size_bytes).sum::<u64>();
         let block_bytes = u64::from(self.block_bytes);
-        let segment_bytes = match self.packed_blocks {
-            Some(blocks) => u64::from(blocks) * block_bytes,
-            // Files of some size, as each costs a few syncs; but enough of them to choose from in a small volume.
-            None => {
-                let most = (largest / 16 + 1).next_power_of_two() / 2;
-                (largest / 256).next_power_of_two().clamp(16 << 20, SEGMENT_BYTES_MAX).min(most).max(1 << 20)
-            }
-        };
+        let segment_bytes = self.segment_bytes(largest);
         if !(SEGMENT_BYTES_MIN..=4 << 30).contains(&segment_bytes) {
             return Err(wrong(
                 "a segment's size in bytes (block size times blocks)",
@@ -194,6 +211,17 @@ impl StoreOptions {
                 "the size of a volume in bytes",
                 small.size_bytes,
                 "a segment and its index do not fit",
+            ));
+        }
+        if self.cyclic
+            && self.packed_blocks.is_none()
+            && let Some(small) =
+                volumes.iter().find(|volume| volume.size_bytes < segment_bytes * CYCLIC_SEGMENTS_MIN)
+        {
+            return Err(wrong(
+                "the size of a volume in bytes",
+                small.size_bytes,
+                "16 segments do not fit, which a cyclic store needs",
             ));
         }
         if total / block_bytes >= crate::index::address::BLOCKS_MAX / 2 {
@@ -252,6 +280,7 @@ impl Default for OpenOptions {
 
 const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+const CYCLIC_SEGMENTS_MIN: u64 = 16;
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
 /// What a put is given besides its key and body.

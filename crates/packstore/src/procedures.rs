@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `writer` | always, a thread for each volume |
 //! | `make_room` | the writer needs a file to fill: a new one, one with room again, or one that is made room in |
+//! | `cycle` | the same, in a cyclic store |
 //! | `rewrite_index` | a segment is filled again, or its index was damaged |
 //! | `expire` | room is needed where objects have a time to live; when a user asks for it |
 //! | `rebuild` | at the opening, after a stop that was not clean |
@@ -15,6 +16,7 @@
 
 pub(crate) mod check;
 pub(crate) mod compact;
+mod cycle;
 pub(crate) mod expire;
 pub(crate) mod make_room;
 mod members;

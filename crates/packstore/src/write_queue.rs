@@ -58,6 +58,8 @@ pub(crate) trait Apply {
 /// What all volumes' queues share.
 pub(crate) struct WriteQueue {
     mode: Mode,
+    /// Segments are filled one after the other.
+    cyclic: bool,
     read_only: bool,
     shape: Shape,
     behind_bytes_max: u64,
@@ -72,6 +74,7 @@ pub(crate) struct WriteQueue {
 impl WriteQueue {
     pub(crate) fn new(
         mode: Mode,
+        cyclic: bool,
         read_only: bool,
         shape: Shape,
         options: &CacheOptions,
@@ -79,6 +82,7 @@ impl WriteQueue {
     ) -> Self {
         Self {
             mode,
+            cyclic,
             read_only,
             shape,
             behind_bytes_max: options.behind_bytes_max,

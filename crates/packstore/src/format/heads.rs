@@ -94,6 +94,8 @@ fn salt(store: u128, file: u32, generation: u64) -> u32 {
 
 /// A property of a store, in its volumes' heads: objects have a time to live.
 const EXPIRES: u8 = 1;
+/// Another: when it is full, the oldest objects are overwritten.
+const CYCLIC: u8 = 2;
 
 /// Head of a volume: the file `volume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,8 @@ pub(crate) struct VolumeHead {
     pub durable: bool,
     /// Objects are gone when their time to live is over.
     pub expires: bool,
+    /// Overwrites its oldest objects when it is full.
+    pub cyclic: bool,
     /// How often the store was opened for writing.
     pub openings: u64,
     /// As `openings`, counted before the other volumes' heads are: a volume whose `begun` is below another's `openings`
@@ -122,8 +126,8 @@ impl VolumeHead {
     pub(crate) fn encode(&self) -> [u8; VOLUME_HEAD_BYTES] {
         let mut bytes = [0; VOLUME_HEAD_BYTES];
         bytes[..8].copy_from_slice(b"CRUMBVOL");
-        let properties = u8::from(self.expires) * EXPIRES;
-        // A program of before would serve what has expired: it must refuse.
+        let properties = (u8::from(self.expires) * EXPIRES) | (u8::from(self.cyclic) * CYCLIC);
+        // A program of before would serve what has expired, or fill holes: it must refuse.
         let version = if properties == 0 { FORMAT_VERSION } else { EXTENDED_VERSION };
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.volume.to_le_bytes());
@@ -153,8 +157,8 @@ impl VolumeHead {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
         let version = checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL", EXTENDED_VERSION)?;
         let properties = if version == EXTENDED_VERSION { bytes[74] } else { 0 };
-        if properties & !EXPIRES != 0 {
-            return Err(HeadError::Properties(properties & !EXPIRES));
+        if properties & !(EXPIRES | CYCLIC) != 0 {
+            return Err(HeadError::Properties(properties & !(EXPIRES | CYCLIC)));
         }
         Ok(Self {
             volume: u32_at(bytes, 12),
@@ -168,6 +172,7 @@ impl VolumeHead {
             object_bytes_mean: u32_at(bytes, 68),
             durable: bytes[72] == 1,
             expires: properties & EXPIRES != 0,
+            cyclic: properties & CYCLIC != 0,
             begun: u64_at(bytes, 80),
             closed: (bytes[73] == 1).then(|| u32_at(bytes, 88)),
         })
@@ -177,7 +182,7 @@ impl VolumeHead {
     pub(crate) fn is_of_same_volume(&self, other: &Self) -> bool {
         let identity = |head: &Self| {
             let shape = (head.block_bytes, head.segment_blocks);
-            let properties = (head.durable, head.expires);
+            let properties = (head.durable, head.expires, head.cyclic);
             (head.store, head.hash_seed, head.volume, shape, properties)
         };
         identity(self) == identity(other)

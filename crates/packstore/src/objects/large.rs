@@ -80,8 +80,8 @@ impl Objects {
         let alike = self.index.find(hash).collect::<Vec<_>>();
         let location = match alike[..] {
             // Another object with its fingerprint, when it is gone itself: one in millions, and noticed by the length below.
-            // Where pieces expire by themselves it is not so seldom that they are gone.
-            [only] if !self.setup.expires => only,
+            // Where pieces expire or are overwritten by themselves it is not so seldom that they are gone.
+            [only] if !self.setup.expires && !self.setup.cyclic => only,
             [] => return None,
             _ => self.find_internal(id, part, Depth::Head).ok()??.entry.location,
         };

@@ -55,7 +55,10 @@ impl Drop for Pieces {
 impl Pieces {
     fn piece(&self, part: usize) -> Result<(Vec<u8>, usize), StoreError> {
         let name = Name::of(&self.key);
-        let gone = || self.objects.damaged(name, self.address, "a piece of it is gone");
+        let gone = || match self.objects.setup.cyclic {
+            true => StoreError::Overwritten { key: printable(&self.key) },
+            false => self.objects.damaged(name, self.address, "a piece of it is gone"),
+        };
         let record =
             self.objects.find_internal(self.manifest.id, part as u32, Depth::Whole)?.ok_or_else(gone)?;
         if record.head.body_len != self.manifest.piece_lens[part] {

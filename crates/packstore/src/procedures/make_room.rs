@@ -22,6 +22,7 @@ use crate::error::StoreError;
 use crate::format::{IndexHead, IndexRecord, IndexRecords, Kind, Put};
 use crate::objects::Objects;
 use crate::options::Mode;
+use crate::procedures::cycle::next_in_cycle;
 use crate::procedures::expire::{sweep_all, sweep_held, sweep_one};
 use crate::procedures::recover::misplaced::looks_misplaced;
 use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
@@ -61,6 +62,9 @@ pub(crate) fn prepare(
     want_blocks: u32,
     queue_kind: FifoQueue,
 ) -> Result<Filling, NoRoom> {
+    if objects.setup.cyclic {
+        return next_in_cycle(objects, volume, index, want_blocks);
+    }
     let segments = volume.size_bytes.load(Ordering::Relaxed) / objects.setup.shape.segment_bytes();
     let two = objects.policy.has_two_queues(segments);
     let blocks = objects.setup.shape.segment_blocks;
@@ -121,13 +125,13 @@ pub(crate) fn prepare(
 }
 
 /// The segments of a volume.
-fn of_volume(objects: &Objects, index: usize) -> Vec<Arc<Segment>> {
+pub(super) fn of_volume(objects: &Objects, index: usize) -> Vec<Arc<Segment>> {
     let segments = objects.segments.all_files().into_iter();
     segments.filter(|segment| segment.volume == index).collect()
 }
 
 /// Whether one more segment is within what a volume may use.
-fn may_have_one_more(objects: &Objects, volume: &Volume, mine: &[Arc<Segment>]) -> bool {
+pub(super) fn may_have_one_more(objects: &Objects, volume: &Volume, mine: &[Arc<Segment>]) -> bool {
     let segment_bytes = objects.setup.shape.segment_bytes();
     let used =
         mine.iter().map(|segment| segment_bytes + segment.index_bytes.load(Ordering::Relaxed)).sum::<u64>();
@@ -138,7 +142,7 @@ fn may_have_one_more(objects: &Objects, volume: &Volume, mine: &[Arc<Segment>]) 
 }
 
 /// Nothing is written to it, and nobody holds its blocks.
-fn idle(segment: &&Arc<Segment>) -> bool {
+pub(super) fn idle(segment: &&Arc<Segment>) -> bool {
     !segment.filling.load(Ordering::SeqCst) && segment.pins.load(Ordering::SeqCst) == 0
 }
 
@@ -147,7 +151,7 @@ fn free_blocks(segment: &Segment, blocks: u32) -> u32 {
 }
 
 /// Whether so much is free in it, since room was last looked for in it in vain, that it is worth rewriting its index.
-fn is_worth(segment: &Segment, blocks: u32, want_blocks: u32) -> bool {
+pub(super) fn is_worth(segment: &Segment, blocks: u32, want_blocks: u32) -> bool {
     let exhausted = segment.exhausted_at.load(Ordering::Relaxed);
     let lost = exhausted.saturating_sub(segment.live_blocks.load(Ordering::Relaxed));
     let shorter = want_blocks <= segment.exhausted_for.load(Ordering::Relaxed) / 2;
@@ -183,7 +187,7 @@ fn last_resort(
     Err(NoRoom::Full)
 }
 
-fn create(
+pub(super) fn create(
     objects: &Objects,
     volume: &Arc<Volume>,
     index: usize,
@@ -264,7 +268,7 @@ fn session(
 }
 
 /// A file that is there, to be filled where it is free; `None` when somebody holds it.
-fn refill(
+pub(super) fn refill(
     objects: &Objects,
     volume: &Arc<Volume>,
     segment: &Arc<Segment>,
@@ -394,7 +398,7 @@ fn run_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> Opti
     (start + want_blocks <= blocks).then_some(start..start + want_blocks)
 }
 
-fn forget(objects: &Objects, volume: &Volume, segment: &Segment, put: &Put<'_>, is_small: bool) {
+pub(super) fn forget(objects: &Objects, volume: &Volume, segment: &Segment, put: &Put<'_>, is_small: bool) {
     let hash = put.name.hash(objects.setup.hash_seed);
     let Some(location) = objects.index.location_of(hash, segment.number, put.block) else { return };
     let entry = TableEntry {

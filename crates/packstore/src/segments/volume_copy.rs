@@ -179,6 +179,7 @@ mod tests {
             object_bytes_mean: 7,
             durable: true,
             expires: false,
+            cyclic: false,
             openings: 8,
             begun: 9,
             closed: None,

@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    /// Whether a piece of a large object was evicted: the object is gone, then.
+    /// Whether a piece of a large object was evicted or overwritten: the object is gone, then.
     fn lacks_pieces(&self, entry: &TableEntry, manifest: &Manifest) -> bool {
         let lacks_some = self.objects.setup.loses_parts() && !self.objects.has_pieces(manifest);
         if lacks_some && self.objects.remove(entry) {

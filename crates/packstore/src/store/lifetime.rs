@@ -35,6 +35,7 @@ impl Store {
                 object_bytes_mean: options.object_bytes_mean,
                 durable: options.mode == Mode::Store,
                 expires: options.expires,
+                cyclic: options.cyclic,
                 openings: 0,
                 begun: 0,
                 closed: None,

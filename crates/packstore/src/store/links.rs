@@ -12,7 +12,7 @@ use crate::write_queue::staging::NewRecord;
 
 impl Store {
     /// Gives an object a second name; both then name one body, and expire when it does. What `new_key` named is replaced. False when there is no
-    /// object of `key`. The first link of an object writes it once more.
+    /// object of `key`. The first link of an object writes it once more. In a cyclic store each link is a copy.
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -20,6 +20,9 @@ impl Store {
         Self::checked(key, &[])?;
         Self::checked(new_key, &[])?;
         self.readiness.wait_ready()?;
+        if self.objects.setup.cyclic {
+            return self.copy(key, new_key);
+        }
         let (hash, new_hash) = (self.name_hash(key), self.name_hash(new_key));
         let taken = Taken::two(self.objects.queue.keys(), hash, new_hash);
         let Some(record) = self.objects.find(Name::of(key), hash, Depth::Whole)? else { return Ok(false) };
@@ -99,6 +102,22 @@ impl Store {
         let first = NewRecord { body: &target, ..alias(key, hash, id, &target, length, Some(record.entry)) };
         let second = NewRecord { body: &target, ..alias(new_key, new_hash, id, &target, length, replaced) };
         self.staged(&[shared, first, second], &[], more, taken)?.wait()
+    }
+
+    /// In a cyclic store a second name is a copy: a shared body would be overwritten before its names are.
+    fn copy(&self, key: &[u8], new_key: &[u8]) -> Result<bool, StoreError> {
+        let Some(object) = self.get(key)? else { return Ok(false) };
+        if key == new_key {
+            return Ok(true);
+        }
+        let (meta, stat) = (object.meta().to_vec(), *object.stat());
+        let (expires_s, created_s) = (stat.expires_s, Some(stat.created_s));
+        let mut writer = self.put_stream(new_key, PutOptions { meta: &meta, expires_s, created_s })?;
+        for chunk in object.chunks() {
+            writer.write(chunk?.as_slice())?;
+        }
+        writer.commit()?;
+        Ok(true)
     }
 
     /// Gives an object another key; what had that key is gone. False when there is no object of `key`. After a power cut

@@ -161,6 +161,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         hash_seed: first.hash_seed,
         mode,
         expires: first.expires,
+        cyclic: first.cyclic,
         read_only: options.read_only,
         shape,
         verify: options.verify,
@@ -174,7 +175,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         segments.clone(),
         Index::new(table, shape),
         CachePolicy::new(setup.evicts(), &options.cache, options.memory_bytes_max, objects_expected),
-        WriteQueue::new(mode, options.read_only, shape, &options.cache, segments),
+        WriteQueue::new(mode, first.cyclic, options.read_only, shape, &options.cache, segments),
         StoreClock::new(options.clock.clone()),
     );
     let store = Store { objects: Arc::new(objects), readiness: Arc::default(), threads: Default::default() };

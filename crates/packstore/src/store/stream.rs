@@ -1,10 +1,11 @@
 //! An object whose body comes in parts, of whatever length.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::cache_policy::queues::FifoQueue;
 use crate::clock::now_s;
-use crate::error::StoreError;
+use crate::error::{StoreError, printable};
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
 use crate::objects::read::Depth;
 use crate::options::PutOptions;
@@ -106,6 +107,7 @@ impl<'a> ObjectWriter<'a> {
             let bytes = self.manifest.length() + piece.len() as u64;
             return Err(StoreError::Length { what: "object", bytes, bytes_min: 0, bytes_max: most });
         }
+        self.fits_a_cycle(piece.len() as u64)?;
         let part = self.manifest.piece_lens.len() as u32;
         let key = internal_key(self.manifest.id, part);
         let hash = Name { internal: true, key: &key }.hash(objects.setup.hash_seed);
@@ -142,6 +144,22 @@ impl<'a> ObjectWriter<'a> {
         }
         self.manifest.piece_lens.push(piece.len() as u32);
         Ok(())
+    }
+
+    /// A cyclic store would write over the first pieces of an object that is larger.
+    fn fits_a_cycle(&self, more_bytes: u64) -> Result<(), StoreError> {
+        let objects = &self.store.objects;
+        if !objects.setup.cyclic {
+            return Ok(());
+        }
+        let volumes = objects.segments.all_volumes();
+        let bytes_max =
+            volumes.iter().map(|volume| volume.size_bytes.load(Ordering::Relaxed) / 2).min().unwrap_or(0);
+        let bytes = self.manifest.length() + more_bytes;
+        match bytes > bytes_max {
+            true => Err(StoreError::Length { what: "object", bytes, bytes_min: 0, bytes_max }),
+            false => Ok(()),
+        }
     }
 
     /// Asked once, before the first piece: also where the pieces go.
@@ -203,6 +221,9 @@ impl<'a> ObjectWriter<'a> {
             ack.wait()?;
         }
         let (store, objects) = (self.store, &self.store.objects);
+        if objects.setup.cyclic && !objects.has_pieces(&self.manifest) {
+            return Err(StoreError::Overwritten { key: printable(&self.key) });
+        }
         let body = self.manifest.encode();
         let hash = store.name_hash(&self.key);
         let taken = Taken::one(objects.queue.keys(), hash);

@@ -148,6 +148,11 @@ impl Store {
         self.objects.setup.mode
     }
 
+    /// Whether the store overwrites its oldest objects when it is full.
+    pub fn is_cyclic(&self) -> bool {
+        self.objects.setup.cyclic
+    }
+
     /// Whether the store was opened for reading alone.
     pub fn is_read_only(&self) -> bool {
         self.objects.setup.read_only

@@ -253,10 +253,16 @@ impl WriteQueue {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
+            // A cyclic store empties the next segment for it: not before it must.
+            let soon_one_in = if self.cyclic { 16 } else { 4 };
             let fillings = &mut staging.queues[queue_kind.at()];
             let taken = fillings.now.iter_mut().find_map(|filling| {
                 let block = filling.take(blocks)?;
-                Some((filling.session.clone(), block, filling.bitmap.free() < filling.free_first / 4))
+                Some((
+                    filling.session.clone(),
+                    block,
+                    filling.bitmap.free() < filling.free_first / soon_one_in,
+                ))
             });
             if let Some((session, block, nearly_full)) = taken {
                 let is_alone = fillings.now.len() == 1 && fillings.next.is_none();
@@ -324,6 +330,8 @@ impl WriteQueue {
             // A cache makes room anyway; and in a small volume those held here would be missed.
             let most = match (self.mode, queue_kind) {
                 (Mode::Cache, _) => 1,
+                // Else a later object would be in a segment whose turn to be overwritten comes earlier.
+                _ if self.cyclic => 1,
                 // A segment that is filled for long does not expire as a whole.
                 (Mode::Store, FifoQueue::Lifetime(_)) => LIFETIME_FILLINGS_MAX,
                 (Mode::Store, _) => FILLINGS_MAX,

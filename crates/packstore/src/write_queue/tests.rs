@@ -55,7 +55,7 @@ impl Fixture {
         let volume = Arc::new(Volume::new(0, disk.clone(), 64 << 20, None));
         let segments = Segments::new(SHAPE, vec![volume.clone()], Vec::new(), LostParts::default());
         let options = CacheOptions::default();
-        let queue = WriteQueue::new(mode, false, SHAPE, &options, Arc::new(segments));
+        let queue = WriteQueue::new(mode, false, false, SHAPE, &options, Arc::new(segments));
         let policy = CachePolicy::new(mode == Mode::Cache, &options, 0, 1000);
         Self { disk, volume, queue, policy, noted: Noted::default() }
     }

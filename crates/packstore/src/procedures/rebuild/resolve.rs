@@ -185,7 +185,7 @@ impl Resolved {
                 None
             } else {
                 let named = ours.named(found).filter(|_| !found.is_torn());
-                if named.is_none() && (found.is_torn() || !may_lack_parts(found)) {
+                if named.is_none() && (found.is_torn() || !may_lack_parts(objects, found)) {
                     self.torn.insert(found.sequence);
                     continue;
                 }
@@ -257,9 +257,10 @@ impl Resolved {
     }
 }
 
-/// Whether parts of what a record names may be gone though it was whole: they have expired with it and were swept.
-fn may_lack_parts(found: &Found) -> bool {
-    found.has_expired()
+/// Whether parts of what a record names may be gone though it was whole: they have expired with it and were swept, or were
+/// overwritten, as they are older than it. A store's record of a list of pieces was written after these were durable.
+fn may_lack_parts(objects: &Objects, found: &Found) -> bool {
+    found.has_expired() || objects.setup.cyclic && found.kind() == Kind::Manifest
 }
 
 /// Older records that nothing newer names as superseded: what did was lost with power, before it was durable, while something

@@ -81,6 +81,10 @@ fn operations(scenario: &Scenario) -> std::ops::Range<u64> {
     let first = machine.operations();
     let store = scenario.play(&machine, store, &mut model, 0);
     let store = store.unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
+    if scenario.cyclic {
+        let oldest = store.get(b"filler 0").expect("readable");
+        assert!(oldest.is_none(), "{scenario:?}: nothing was overwritten, so it tests nothing of this");
+    }
     store.close().unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
     first..machine.operations()
 }
@@ -180,6 +184,10 @@ fn recovered(
         if found.is_some() {
             there.insert(key);
         }
+    }
+    if scenario.cyclic {
+        let checked = store.check(|_, _| ()).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_eq!(checked.faults.len(), 0, "{when}: {:?}", checked.faults.first());
     }
     if !scenario.evicts {
         let listed =

@@ -9,6 +9,10 @@ use testkit::SimulatedDisk;
 
 use super::model::{Model, Version, body, expires_s, meta, mixed};
 
+/// A small store is full with them.
+const FILLERS: u64 = 27;
+const FILLER_BYTES: usize = 55_000;
+
 /// What is played on which store.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -23,6 +27,8 @@ pub struct Scenario {
     pub evicts: bool,
     /// Objects have a time to live; each step takes a second.
     pub expires: bool,
+    /// The oldest objects are overwritten when it is full. It begins nearly so.
+    pub cyclic: bool,
     /// The caller is slower than the store's own threads: before it reads, they have written what they were given.
     pub caller_is_slow: bool,
 }
@@ -32,7 +38,8 @@ impl Scenario {
     pub fn of(seed: u64) -> Self {
         let one_in = |count| mixed(seed ^ count).is_multiple_of(count);
         let mode = if one_in(4) { Mode::Cache } else { Mode::Store };
-        let tight = one_in(3);
+        let cyclic = mode == Mode::Store && mixed(seed ^ 0xc9c).is_multiple_of(5);
+        let tight = one_in(3) || cyclic;
         Self {
             seed,
             mode,
@@ -40,7 +47,8 @@ impl Scenario {
             steps: 40 + (mixed(seed) % 60) as usize,
             keys: if tight { 60 } else { 12 },
             size_bytes: if tight { 2 << 20 } else { 16 << 20 },
-            evicts: mode == Mode::Cache && tight,
+            evicts: mode == Mode::Cache && tight || cyclic,
+            cyclic,
             expires: mode == Mode::Store && mixed(seed ^ 0x771).is_multiple_of(3),
             caller_is_slow: false,
         }
@@ -66,6 +74,7 @@ impl Scenario {
             object_bytes_mean: 1_000,
             cache: self.cache(),
             expires: self.expires,
+            cyclic: self.cyclic,
             clock: model.clock.clone(),
             ..StoreOptions::default()
         };
@@ -102,6 +111,12 @@ impl Scenario {
         from: u64,
     ) -> Result<Store, StoreError> {
         (model.evicts, model.index_lost) = (self.evicts, false);
+        if self.cyclic && from == 0 {
+            for number in 0..FILLERS * self.volumes {
+                let (key, body) = (format!("filler {number}"), vec![number as u8; FILLER_BYTES]);
+                store.put(key.as_bytes(), &body, PutOptions::default())?;
+            }
+        }
         for step in 0..self.steps as u64 {
             let step = from + step;
             model.at_step(step);
@@ -132,7 +147,8 @@ impl Scenario {
                         model.all_done();
                     }
                     let when = format!("{self:?} step {step}");
-                    let evicts = std::mem::replace(&mut model.evicts, self.mode == Mode::Cache);
+                    let evicts =
+                        std::mem::replace(&mut model.evicts, self.mode == Mode::Cache || self.evicts);
                     let read = found(&store, model, &key, &when);
                     model.evicts = evicts;
                     if read?.is_none() && !model.allowed(&key).contains(&None) {
