@@ -30,6 +30,8 @@ Examples:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
   Objects with a time to live, as in `crumb pack put --ttl 3d`:
     crumb pack create /srv/recent --size 10G --expires
+  The newest ten gigabytes of a stream of articles:
+    crumb pack create /srv/spool --size 10G --cyclic
   A file tree for benchmarks of pack:/srv/spool, which grows as it is filled:
     crumb pack create /srv/spool --tree"
 )]
@@ -44,7 +46,7 @@ pub struct CreateArgs {
 
     /// Create a file tree instead, for programs that rename, append and link: names in a journal, contents in one file that grows. Both
     /// kinds are targets pack:STORE
-    #[arg(long, conflicts_with_all = ["size", "volume", "mode", "expires", "block_size", "packed_blocks", "object_mean"])]
+    #[arg(long, conflicts_with_all = ["size", "volume", "mode", "expires", "cyclic", "block_size", "packed_blocks", "object_mean"])]
     tree: bool,
 
     /// Additional directory, on this or another disk, and the space to use in it
@@ -59,6 +61,11 @@ pub struct CreateArgs {
     /// Only with --mode store; earlier versions of this program refuse such a store
     #[arg(long)]
     expires: bool,
+
+    /// Overwrite the oldest objects when the store is full, as the news server's CNFS does: the newest 95% of its size stay, if objects are of
+    /// 10 KB or more. Each directory goes round for itself. Only with --mode store; earlier versions of this program refuse such a store
+    #[arg(long)]
+    cyclic: bool,
 
     /// Block size: a power of two from 64 bytes to 64 KiB
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
@@ -89,6 +96,10 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
         return tree::create(&args.store, args.json.as_ref(), context);
     };
     tree::refuse(&args.store)?;
+    if args.cyclic && matches!(args.mode, ModeArg::Cache) {
+        return Err(anyhow!("--cyclic needs --mode store: a cache chooses what it evicts by requests")
+            .context(BadUsage));
+    }
     if args.expires && matches!(args.mode, ModeArg::Cache) {
         return Err(
             anyhow!("--expires needs --mode store: a cache evicts what was not requested").context(BadUsage)
@@ -100,6 +111,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
             ModeArg::Cache => Mode::Cache,
         },
         expires: args.expires,
+        cyclic: args.cyclic,
         block_bytes: args.block_size,
         packed_blocks: args.packed_blocks,
         object_bytes_mean: args.object_mean,
@@ -116,7 +128,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
             &json!({
                 "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
                 "block_bytes": block_bytes, "packed_blocks": packed_blocks,
-                "mode": format!("{:?}", args.mode).to_lowercase(), "expires": args.expires,
+                "mode": format!("{:?}", args.mode).to_lowercase(), "expires": args.expires, "cyclic": args.cyclic,
             }),
         )?;
         return Ok(ExitStatus::Fine);

@@ -121,7 +121,7 @@ fn json_of(store: &Store, usage: &Usage, volumes: &[VolumeState]) -> Value {
         "packed_files": usage.packed_files, "body_bytes": usage.body_bytes, "index_bytes": usage.index_bytes,
         "free_in_packed_files": free_share(usage), "memory_bytes": usage.memory_bytes,
         "block_bytes": block_bytes, "packed_blocks": packed_blocks,
-        "mode": mode_text(store), "expires": store.expires(), "damaged_controls": usage.damaged_controls,
+        "mode": mode_text(store), "expires": store.expires(), "cyclic": store.is_cyclic(), "damaged_controls": usage.damaged_controls,
         "damaged_files": usage.damaged_files, "torn_puts": usage.torn_puts,
         "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
     })
@@ -146,7 +146,8 @@ fn text_of(store: &Store, usage: &Usage) -> String {
     };
     let room = format!("{} of {}", bytes_text(usage.live_bytes), bytes_text(usage.size_bytes));
     let expires = if store.expires() { ", objects may expire" } else { "" };
-    let mut text = named("Mode", &format!("{}{expires}", mode_text(store)));
+    let cyclic = if store.is_cyclic() { ", cyclic" } else { "" };
+    let mut text = named("Mode", &format!("{}{cyclic}{expires}", mode_text(store)));
     text.push_str(&named("Objects", &count_text(usage.objects)));
     text.push_str(&named("Room", &room));
     text.push_str(&named("Segments", &packed));
