@@ -4,7 +4,7 @@
 //! reader follows its caller; elsewhere readers park (`results/2026-11-27-readers`). Requests come by io_uring only by name: a reader
 //! that follows is faster (`results/2026-11-27-mounts`). Options by name come first.
 //!
-//! One wake-up tells little where the kernel polls before it halts: between 9 and 30 us on one machine, and now and then twelve in
+//! One wake-up says little where the kernel polls before it halts: between 9 and 30 us on one machine, and now and then twelve in
 //! a row were quick. So what the kernel says of its idle CPUs counts too.
 
 use std::fmt;

@@ -41,7 +41,7 @@ pub use self::policy::ReaderPolicy;
 
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;
-/// While one caller makes all requests, the queue is looked at once in so many: each look is a system call. Only what it does not
+/// While one caller makes all requests, the queue is looked at once in this number of requests: each look is a system call. Only what it does not
 /// wait for, such as reading ahead, can then be queued.
 const LOOK_AT_QUEUE_EVERY: u64 = 8;
 const TICK_MIN: Duration = Duration::from_millis(2);

@@ -94,7 +94,7 @@ impl Mounts {
     }
 }
 
-/// Why the watcher goes on.
+/// What ended a wait.
 #[derive(Clone, Copy, Default)]
 struct Woken {
     ended: bool,
