@@ -518,7 +518,7 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         answer(
             self.timed(Operation::Fallocate, |tree| {
-                tree.allocate((ino.0, fh.0), mode as u32, offset, length)
+                tree.allocate((ino.0, fh.0), request.uid() != 0, mode as u32, offset, length)
             }),
             reply,
         );
@@ -590,8 +590,10 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         // The answer has 32 bits; callers go on where it ended.
         let len = len.min(1 << 30) as usize;
+        let kills_bits = request.uid() != 0;
         match self.timed(Operation::CopyFileRange, |tree| {
-            tree.copy(((ino_in.0, fh_in.0), offset_in), ((ino_out.0, fh_out.0), offset_out), len)
+            let (from, to) = (((ino_in.0, fh_in.0), offset_in), ((ino_out.0, fh_out.0), offset_out));
+            tree.copy(from, to, kills_bits, len)
         }) {
             Ok(copied) => reply.written(copied as u32),
             Err(errno) => reply.error(errno),

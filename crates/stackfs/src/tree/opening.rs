@@ -246,7 +246,8 @@ impl Tree {
         self.writing(&file, how.kills_bits, write)
     }
 
-    /// Set-user-id bits go when somebody else than root writes.
+    /// Set-user-id bits go when somebody else than root writes. Who opened the file is unknown where the kernel opens it by itself, so
+    /// `kills_bits` says who writes. The kernel asks for it with a write, and leaves it to us with all else that changes contents.
     fn writing<T>(&self, file: &Reached, kills_bits: bool, work: impl FnOnce() -> T) -> T {
         if kills_bits || file.by_ordinary_user {
             self.identity.without_fsetid(work)
@@ -289,10 +290,10 @@ impl Tree {
         })
     }
 
-    pub(crate) fn allocate(&self, of: Of, mode: u32, offset: u64, len: u64) -> Done<()> {
+    pub(crate) fn allocate(&self, of: Of, kills_bits: bool, mode: u32, offset: u64, len: u64) -> Done<()> {
         let file = self.file_of(of, OFlags::RDWR)?;
         let mode = FallocateFlags::from_bits_retain(mode);
-        self.writing(&file, false, || rustix::fs::fallocate(&file.descriptor, mode, offset, len))
+        self.writing(&file, kills_bits, || rustix::fs::fallocate(&file.descriptor, mode, offset, len))
     }
 
     /// The inode flags of what is open.
@@ -339,10 +340,10 @@ impl Tree {
         rustix::fs::seek(&file.descriptor, if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) })
     }
 
-    pub(crate) fn copy(&self, from: (Of, u64), to: (Of, u64), len: usize) -> Done<usize> {
+    pub(crate) fn copy(&self, from: (Of, u64), to: (Of, u64), kills_bits: bool, len: usize) -> Done<usize> {
         let (source, target) = (self.file_of(from.0, OFlags::RDONLY)?, self.file_of(to.0, OFlags::RDWR)?);
         let (mut read_at, mut write_at) = (from.1, to.1);
-        self.writing(&target, false, || {
+        self.writing(&target, kills_bits, || {
             let (source, target) = (&source.descriptor, &target.descriptor);
             rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), len)
         })

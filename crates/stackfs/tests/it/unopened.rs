@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::scene::{Scene, cannot_mount, names, sorted};
-use rustix::fs::IFlags;
+use rustix::fs::{FallocateFlags, IFlags};
 use stackfs::{Operation, StackOptions};
 
 fn unopened() -> Scene {
@@ -265,4 +265,42 @@ fn a_program_just_written_runs_and_set_user_id_bits_go_when_others_write() {
     };
     assert!(status.unwrap().success());
     assert_eq!(fs::metadata(scene.lower("program")).unwrap().mode() & 0o7777, 0o777);
+}
+
+#[test]
+fn set_user_id_bits_go_when_others_change_contents_without_a_write() {
+    if cannot_mount() {
+        return;
+    }
+    for scene in [unopened(), Scene::new()] {
+        let copied = |scene: &Scene| {
+            let census = scene.mount.as_ref().unwrap().census();
+            let counted = census.operations.get(&Operation::CopyFileRange);
+            counted.map_or(0, |counted| counted.latency.count())
+        };
+        fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = scene.at("program");
+        fs::write(scene.at("source"), [1; 4096]).unwrap();
+        let ways: [fn(&File, &Path); 2] = [
+            |file, _| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 4096).unwrap(),
+            |file, source| {
+                let source = File::open(source).unwrap();
+                assert!(rustix::fs::copy_file_range(source, None, file, None, 4096).unwrap() > 0);
+            },
+        ];
+        for change in ways {
+            fs::write(&program, "x").unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+            let (program, source) = (program.clone(), scene.at("source"));
+            let by_another = std::thread::spawn(move || {
+                let (user, group) = (rustix::fs::Uid::from_raw(12_345), rustix::fs::Gid::from_raw(23_456));
+                rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                change(&File::options().write(true).open(program).unwrap(), &source);
+            });
+            by_another.join().unwrap();
+            assert_eq!(fs::metadata(scene.lower("program")).unwrap().mode() & 0o7777, 0o777);
+        }
+        assert!(copied(&scene) > 0, "the kernel copied by reading and writing");
+    }
 }
