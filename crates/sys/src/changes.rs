@@ -192,7 +192,11 @@ impl Changes {
             match kind {
                 libc::FAN_EVENT_INFO_TYPE_DFID_NAME => {
                     let end = behind.iter().position(|byte| *byte == 0).unwrap_or(behind.len());
-                    name = self.inode(handle_kind, handle).map(|directory| (directory, &behind[..end]));
+                    match (self.inode(handle_kind, handle), &behind[..end]) {
+                        // What happens to a directory itself is reported so, and without a record of its own.
+                        (directory, b".") => inode = directory,
+                        (directory, called) => name = directory.map(|directory| (directory, called)),
+                    }
                 }
                 libc::FAN_EVENT_INFO_TYPE_FID => inode = self.inode(handle_kind, handle),
                 _ => {}

@@ -112,6 +112,13 @@ fn changes_are_seen(scene: &Scene) {
     let before = look().1;
     fs::create_dir(scene.lower("dir/sub")).unwrap();
     assert!(soon(|| look().1 != before), "the directory's time");
+    let mode = || fs::metadata(scene.at("dir")).unwrap().mode() & 0o7777;
+    for wanted in [0o700, 0o1777] {
+        fs::set_permissions(scene.lower("dir"), fs::Permissions::from_mode(wanted)).unwrap();
+        assert!(soon(|| mode() == wanted), "the directory's mode");
+    }
+    fs::set_permissions(scene.lower(""), fs::Permissions::from_mode(0o711)).unwrap();
+    assert!(soon(|| fs::metadata(scene.at("")).unwrap().mode() & 0o7777 == 0o711), "the root's mode");
     fs::rename(scene.lower("dir"), scene.lower("elsewhere")).unwrap();
     assert!(soon(|| !scene.at("dir").exists() && scene.at("elsewhere/moved").exists()));
 }
