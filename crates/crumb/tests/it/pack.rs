@@ -671,7 +671,11 @@ fn what_cannot_be_is_said_with_what_to_do() {
             .fails(1, &["pack", "create", "store", "--size", "64MiB"])
             .contains("holds files of a packed store already")
     );
-    assert!(bench.fails(2, &["pack", "create", "tiny", "--size", "1KiB"]).contains("room for a segment"));
+    assert!(
+        bench
+            .fails(2, &["pack", "create", "tiny", "--size", "1KiB"])
+            .contains("a segment and its index do not fit")
+    );
     let odd = bench.fails(2, &["pack", "create", "odd", "--size", "64MiB", "--block-size", "100B"]);
     assert!(odd.contains("power of two"), "{odd}");
     assert!(bench.fails(2, &["pack", "create", "x", "--size", "ten"]).contains("--size"));

@@ -30,6 +30,8 @@ use crate::tree::{Entry, Tree};
 pub(super) struct Believed {
     given: Timeouts,
     watched: Option<Arc<Watched>>,
+    /// `None` before the connection.
+    notices: Option<Notifier>,
 }
 
 /// What the watcher and the threads that serve requests share.
@@ -120,7 +122,12 @@ impl Watched {
 
 impl Believed {
     pub(super) fn new(given: Timeouts) -> Self {
-        Self { given, watched: None }
+        Self { given, watched: None, notices: None }
+    }
+
+    /// Notices can be sent from now on, watched or not.
+    pub(super) fn connected(&mut self, notices: Notifier) {
+        self.notices = Some(notices);
     }
 
     pub(super) fn watch(&mut self, watched: Arc<Watched>) {
@@ -176,6 +183,14 @@ impl Believed {
         let is_plain = tree.is_on_root_device(directory) && tree.nodes.kind(directory) == Some(Kind::Plain);
         let all_can_go = watched.has_epochs.load(Ordering::SeqCst);
         if is_plain && all_can_go && watched.is_unchanged() { WATCHED_FOR } else { self.given.missing }
+    }
+
+    /// A file was changed in a way that may have cleared bits of its mode, which no answer reports.
+    pub(super) fn mode_may_have_changed(&self, id: u64) {
+        if let Some(notices) = &self.notices {
+            // ENOENT: the kernel has forgotten it.
+            let _ = notices.inval_inode(INodeNo(id), false);
+        }
     }
 
     /// A file has been opened to be written: what the kernel believes of it is as short-lived as that of any file being written.

@@ -290,7 +290,14 @@ impl Filesystem for Adapter {
         let appends = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::APPEND)
             && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let how = Writing { kills_bits, appends };
-        match self.timed(Operation::Write, |tree| tree.write((ino.0, fh.0), offset, data, how)) {
+        let written = self.timed(Operation::Write, |tree| {
+            let (written, cleared) = tree.write((ino.0, fh.0), offset, data, how)?;
+            if cleared {
+                self.believed.mode_may_have_changed(ino.0);
+            }
+            Ok(written)
+        });
+        match written {
             // A request holds less than 4 GiB.
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno),
@@ -489,7 +496,8 @@ impl Filesystem for Adapter {
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let _turn = self.shared.readers.turn(request.pid());
-        match self.timed_extended(Operation::Listxattr, |tree| tree.extended_names(ino.0)) {
+        let is_root = request.uid() == 0;
+        match self.timed_extended(Operation::Listxattr, |tree| tree.extended_names(ino.0, is_root)) {
             Ok(names) if size == 0 => reply.size(names.len() as u32),
             Ok(names) if names.len() > size as usize => reply.error(Errno::ERANGE),
             Ok(names) => reply.data(&names),
@@ -518,7 +526,9 @@ impl Filesystem for Adapter {
         let _turn = self.shared.readers.turn(request.pid());
         answer(
             self.timed(Operation::Fallocate, |tree| {
-                tree.allocate((ino.0, fh.0), request.uid() != 0, mode as u32, offset, length)
+                tree.allocate((ino.0, fh.0), request.uid() != 0, mode as u32, offset, length)?;
+                self.believed.mode_may_have_changed(ino.0);
+                Ok(())
             }),
             reply,
         );
@@ -593,7 +603,9 @@ impl Filesystem for Adapter {
         let kills_bits = request.uid() != 0;
         match self.timed(Operation::CopyFileRange, |tree| {
             let (from, to) = (((ino_in.0, fh_in.0), offset_in), ((ino_out.0, fh_out.0), offset_out));
-            tree.copy(from, to, kills_bits, len)
+            let copied = tree.copy(from, to, kills_bits, len)?;
+            self.believed.mode_may_have_changed(ino_out.0);
+            Ok(copied)
         }) {
             Ok(copied) => reply.written(copied as u32),
             Err(errno) => reply.error(errno),

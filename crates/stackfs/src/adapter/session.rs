@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
-use fuse::{BackgroundSession, Config};
+use fuse::{BackgroundSession, Config, Notifier};
 
 use super::backings::IDLE_FOR;
 use super::watch::{WatchEnd, Watcher};
@@ -44,6 +44,7 @@ fn serve(
 ) -> io::Result<Session> {
     let shared = Arc::clone(&adapter.shared);
     let (awake, watched) = (adapter.awake.clone(), adapter.awake.clone());
+    adapter.believed.connected(Notifier::new(connection.try_clone()?));
     let watcher = watch(&mut adapter, options, &connection);
     let session = fuse::Session::new(adapter, connection, &config)?;
     shared.connected(&session);

@@ -10,6 +10,9 @@ use crate::managed::OWN_ATTRIBUTES;
 
 const LISTS: &str = "system.posix_acl_";
 
+/// Attributes that only root reads, writes and sees (xattr(7)).
+const TRUSTED: &str = "trusted.";
+
 impl Tree {
     /// The value of an extended attribute; into no buffer, its length.
     pub(crate) fn extended(&self, id: u64, name: &[u8], buffer: &mut [u8]) -> Done<usize> {
@@ -34,16 +37,15 @@ impl Tree {
     }
 
     /// All names, each ended by a zero byte.
-    pub(crate) fn extended_names(&self, id: u64) -> Done<Vec<u8>> {
+    /// All for root, as trusted ones are nobody else's to see.
+    pub(crate) fn extended_names(&self, id: u64, is_root: bool) -> Done<Vec<u8>> {
         let node = self.handle(id)?;
         let mut names = vec![0; NAMES_BYTES_MAX];
         let len = rustix::fs::listxattr(by_descriptor(&*node), &mut names[..])?;
         names.truncate(len);
-        if names.windows(OWN_ATTRIBUTES.len()).any(|part| part == OWN_ATTRIBUTES.as_bytes()) {
-            let seen = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_own(name));
-            return Ok(seen.flatten().copied().collect());
-        }
-        Ok(names)
+        let is_seen = |name: &&[u8]| !is_own(name) && (is_root || !name.starts_with(TRUSTED.as_bytes()));
+        let seen = names.split_inclusive(|byte| *byte == 0).filter(is_seen);
+        Ok(seen.flatten().copied().collect())
     }
 
     pub(crate) fn set_extended(&self, id: u64, name: &[u8], value: &[u8], flags: XattrFlags) -> Done<()> {

@@ -220,9 +220,11 @@ impl Tree {
     }
 
     /// Writes `bytes`. A program that appends gets the offset from the kernel, which takes the size for what it was when
-    /// the file was last looked at; where no request opens files that may be long ago, so that the end is asked for.
-    pub(crate) fn write(&self, of: Of, offset: u64, bytes: &[u8], how: Writing) -> Done<usize> {
+    /// the file was last looked at; where no request opens files that may be long ago, so that the end is asked for. And whether
+    /// that cleared set-user-id bits.
+    pub(crate) fn write(&self, of: Of, offset: u64, bytes: &[u8], how: Writing) -> Done<(usize, bool)> {
         let file = self.file_of(of, OFlags::RDWR)?;
+        let clears = how.kills_bits && has_identity_bits(&file.descriptor);
         let at_end = self.unopened.files && how.appends;
         let write = || {
             let mut done = 0;
@@ -243,7 +245,7 @@ impl Tree {
             }
             Ok(done)
         };
-        self.writing(&file, how.kills_bits, write)
+        self.writing(&file, how.kills_bits, write).map(|done| (done, clears))
     }
 
     /// Set-user-id bits go when somebody else than root writes. Who opened the file is unknown where the kernel opens it by itself, so
@@ -348,4 +350,10 @@ impl Tree {
             rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), len)
         })
     }
+}
+
+/// Whether a program in this file would run with its owner's or group's rights.
+fn has_identity_bits(file: impl AsFd) -> bool {
+    let bits = Mode::SUID | Mode::SGID;
+    rustix::fs::fstat(file).is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).intersects(bits))
 }

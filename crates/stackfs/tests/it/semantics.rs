@@ -292,6 +292,35 @@ fn extended_attributes_and_lists_pass_through_but_ours() {
     }
 }
 
+#[test]
+fn names_of_trusted_attributes_are_shown_to_root_alone() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let file = scene.at("file");
+    fs::write(&file, "x").unwrap();
+    for name in ["trusted.secret", "user.note"] {
+        match rustix::fs::setxattr(&file, name, b"text", XattrFlags::empty()) {
+            Err(Errno::OPNOTSUPP) => return,
+            other => other.unwrap(),
+        }
+    }
+    let names = |file: &std::path::Path| {
+        let mut names = vec![0u8; 4096];
+        let len = rustix::fs::listxattr(file, &mut names[..]).unwrap();
+        String::from_utf8(names[..len].to_vec()).unwrap()
+    };
+    assert!(names(&file).contains("trusted.secret") && names(&file).contains("user.note"));
+    let by_another = std::thread::spawn(move || {
+        let user = rustix::fs::Uid::from_raw(12_345);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        names(&file)
+    });
+    assert_eq!(by_another.join().unwrap(), "user.note\0");
+}
+
 /// Copies lost all values: the question for a value's length, which programs ask first, was answered with 0.
 #[test]
 fn the_length_of_an_attribute_can_be_asked_for_and_copies_have_its_value() {

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::scene::{Scene, cannot_mount, names, sorted};
-use rustix::fs::{FallocateFlags, IFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, IFlags, StatxFlags};
 use stackfs::{Operation, StackOptions};
 
 fn unopened() -> Scene {
@@ -300,6 +300,10 @@ fn set_user_id_bits_go_when_others_change_contents_without_a_write() {
             });
             by_another.join().unwrap();
             assert_eq!(fs::metadata(scene.lower("program")).unwrap().mode() & 0o7777, 0o777);
+            // Asked for the mode alone, the kernel answers from what it knows of the mode.
+            let mode = StatxFlags::MODE;
+            let seen = rustix::fs::statx(CWD, scene.at("program"), AtFlags::empty(), mode).unwrap();
+            assert_eq!(seen.stx_mode & 0o7777, 0o777, "what the mount shows");
         }
         assert!(copied(&scene) > 0, "the kernel copied by reading and writing");
     }
