@@ -131,7 +131,7 @@ fn text_of(store: &Store, usage: &Usage) -> String {
     let (block_bytes, packed_blocks) = store.shape();
     let packed_bytes = u64::from(block_bytes) * u64::from(packed_blocks);
     let packed = format!(
-        "{} of {} in blocks of {}, {:.0}% of them free",
+        "{} of {}, in blocks of {}, {:.0}% of the blocks free",
         count_text(usage.packed_files),
         bytes_text(packed_bytes),
         bytes_text(block_bytes.into()),
@@ -144,12 +144,12 @@ fn text_of(store: &Store, usage: &Usage) -> String {
             format!("{}, {each:.1} bytes an object", bytes_text(usage.memory_bytes))
         }
     };
-    let room = format!("{} of {}", bytes_text(usage.live_bytes), bytes_text(usage.size_bytes));
+    let used = format!("{} of {}", bytes_text(usage.live_bytes), bytes_text(usage.size_bytes));
     let expires = if store.expires() { ", objects may expire" } else { "" };
     let cyclic = if store.is_cyclic() { ", cyclic" } else { "" };
     let mut text = named("Mode", &format!("{}{cyclic}{expires}", mode_text(store)));
     text.push_str(&named("Objects", &count_text(usage.objects)));
-    text.push_str(&named("Room", &room));
+    text.push_str(&named("Used", &used));
     text.push_str(&named("Segments", &packed));
     text.push_str(&named("Indexes", &bytes_text(usage.index_bytes)));
     text.push_str(&named("Memory", &memory));
