@@ -72,7 +72,7 @@ impl PackTree {
     }
 
     /// Opens a tree. `place` is how a user knows it. One that is damaged is opened to be read: see [`PackTree::faults`]; so is one that
-    /// may not be written: see [`PackTree::unwritable`].
+    /// may not be written, or on a disk without room for a journal: see [`PackTree::unwritable`].
     ///
     /// # Errors
     /// When there is no tree, another process uses it, or the disk cannot be read.
@@ -81,7 +81,23 @@ impl PackTree {
         options: &TreeOptions,
         place: impl Into<PathBuf>,
     ) -> Result<Self, TreeError> {
-        let Opening { engine, faults, unwritable } = opening::open(disk, options)?;
+        Self::of(opening::open(disk, options)?, options, place)
+    }
+
+    /// Opens a tree to be read: nothing is written, and others may read it meanwhile.
+    ///
+    /// # Errors
+    /// As [`PackTree::open`].
+    pub fn open_to_read(
+        disk: Arc<dyn Disk>,
+        options: &TreeOptions,
+        place: impl Into<PathBuf>,
+    ) -> Result<Self, TreeError> {
+        Self::of(opening::open_to_read(disk, options)?, options, place)
+    }
+
+    fn of(opening: Opening, options: &TreeOptions, place: impl Into<PathBuf>) -> Result<Self, TreeError> {
+        let Opening { engine, faults, unwritable } = opening;
         let fsid = (engine.shape.id >> 64) as u64 ^ engine.shape.id as u64;
         let engine = Arc::new(engine);
         let flusher = match options.flush_every {

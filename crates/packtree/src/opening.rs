@@ -137,16 +137,55 @@ pub(crate) struct Opening {
     pub unwritable: Option<DiskError>,
 }
 
-/// Opens a tree. One with faults can be read only, and so can one on read-only media or without the right to write.
+/// Opens a tree. One with faults can be read only, and so can one on read-only media, without the right to write, or on a disk that has no
+/// room for the beginning of a journal.
 pub(crate) fn open(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening, TreeError> {
+    match open_as(Arc::clone(&disk), options, Purpose::Write) {
+        Err(TreeError::Full { place }) => {
+            let full = DiskError {
+                place,
+                name: SPACE.to_owned(),
+                operation: "write",
+                source: ErrorKind::StorageFull.into(),
+            };
+            open_as(disk, options, Purpose::Read(Some(full)))
+        }
+        Err(TreeError::Disk(error)) if error.kind() == ErrorKind::StorageFull => {
+            open_as(disk, options, Purpose::Read(Some(error)))
+        }
+        opened => opened,
+    }
+}
+
+/// Opens a tree and writes nothing, whatever could be written.
+pub(crate) fn open_to_read(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening, TreeError> {
+    open_as(disk, options, Purpose::Read(None))
+}
+
+/// What a tree is opened for.
+enum Purpose {
+    Write,
+    /// And why not to write, where that is not the caller's wish.
+    Read(Option<DiskError>),
+}
+
+fn open_as(disk: Arc<dyn Disk>, options: &TreeOptions, purpose: Purpose) -> Result<Opening, TreeError> {
     read_head(&*disk)?;
-    let (lock, unwritable) = match TreeLock::alone(&*disk) {
-        Err(TreeError::Disk(error)) if forbids_writing(&error) => (TreeLock::shared(&*disk)?, Some(error)),
-        locked => (locked?, None),
+    let (lock, purpose) = match purpose {
+        Purpose::Write => match TreeLock::alone(&*disk) {
+            Err(TreeError::Disk(error)) if forbids_writing(&error) => {
+                (TreeLock::shared(&*disk)?, Purpose::Read(Some(error)))
+            }
+            locked => (locked?, Purpose::Write),
+        },
+        to_read => (TreeLock::shared(&*disk)?, to_read),
     };
-    let how = if unwritable.is_some() { DiskOpen::Read } else { DiskOpen::Write };
+    let (how, only_reads, unwritable) = match purpose {
+        Purpose::Write => (DiskOpen::Write, false, None),
+        Purpose::Read(why) => (DiskOpen::Read, true, why),
+    };
     let mut found = read(&*disk, how, options.cache_bytes)?;
-    let read_only = unwritable.is_some() || !found.faults.is_empty();
+    let read_only = only_reads || !found.faults.is_empty();
     if !read_only {
         clean_stop::clear(&*disk)?;
         if found.version == VERSION_1 {

@@ -1,8 +1,10 @@
 //! A disk without room, and one that fails.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use disk::{Disk as _, DiskOpen};
 use files::{FileSystem, Status};
 use packtree::{PackTree, check};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
@@ -64,6 +66,44 @@ fn a_disk_without_room_for_a_second_segment_still_opens_and_gives_files_up() {
         assert_eq!(check(&machine, |_, _| ()).unwrap().faults, [], "{number}");
     }
     assert!(read(&opened(Arc::new(machine)), "file-11") == pattern(1_000, 11));
+}
+
+/// Symptom: a tree whose disk was full when its process was killed could not even be read or copied.
+#[test]
+fn a_tree_on_a_disk_without_room_for_a_journal_is_opened_to_be_read() {
+    let machine = SimulatedDisk::new("machine").with_room(1 << 20);
+    PackTree::create(&machine, &SMALL).unwrap();
+    let tree = opened(Arc::new(machine.clone()));
+    for number in 0..300 {
+        tree.create(Path::new(&format!("a-file-with-a-name-{number}"))).unwrap();
+    }
+    let before = all(&tree);
+    drop(tree);
+    // Another program takes what is left.
+    let others = machine.open("ballast", DiskOpen::New).unwrap();
+    let mut taken = 0;
+    while others.write_at(&[1; 512], taken).is_ok() {
+        taken += 512;
+    }
+    let (mut readable, mut refused) = (0, 0);
+    for _ in 0..3 {
+        let tree = opened(Arc::new(machine.clone()));
+        assert!(all(&tree) == before);
+        readable += 1;
+        if let Some(why) = tree.unwritable() {
+            assert_eq!(why.kind(), ErrorKind::StorageFull);
+            refused += 1;
+            assert!(tree.create(Path::new("more")).is_err());
+        }
+    }
+    assert!(readable == 3 && refused > 0, "{refused} of {readable} were opened to be read");
+    let read = PackTree::open_to_read(Arc::new(machine.clone()), &SMALL, "tree").unwrap();
+    assert!(all(&read) == before);
+    drop(read);
+    machine.remove("ballast").unwrap();
+    let tree = opened(Arc::new(machine));
+    assert!(tree.unwritable().is_none() && all(&tree) == before);
+    tree.unlink(Path::new("a-file-with-a-name-0")).unwrap();
 }
 
 #[test]

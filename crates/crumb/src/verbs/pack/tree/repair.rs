@@ -29,7 +29,7 @@ pub fn repair(
     let shown = directory.display();
     let Some(to) = to else { return repair_in_place(directory, json, context) };
     let options = TreeOptions::default();
-    let damaged = PackTree::open(Arc::new(LocalDisk::open(directory)?), &options, directory)?;
+    let damaged = PackTree::open_to_read(Arc::new(LocalDisk::open(directory)?), &options, directory)?;
     make_directory(to)?;
     say_owner(to);
     let disk = Arc::new(LocalDisk::open(to)?);
