@@ -13,6 +13,7 @@ use std::sync::Arc;
 use disk::{Disk, DiskFile, DiskOpen};
 
 use crate::clean_stop;
+use crate::copying;
 use crate::engine::piece_is_whole;
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, HEAD_BYTES, Named, RoomHead, VERSION, VERSION_1, decode_node};
@@ -78,7 +79,9 @@ pub(crate) fn checked(
     lock: &TreeLock,
     progress: impl FnMut(u64, u64),
 ) -> Result<TreeReport, TreeError> {
-    let found = read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
+    let mut found = read(disk, DiskOpen::Read, TreeOptions::default().cache_bytes)?;
+    let unfinished = copying::fault(disk)?;
+    found.faults.extend(unfinished);
     let damaged = damaged_rooms(&found)?;
     let is_new = found.last() == 0 && damaged.is_empty();
     let is_closed = is_new || clean_stop::read(disk, found.shape.id)?.is_some();

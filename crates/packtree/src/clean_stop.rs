@@ -4,8 +4,8 @@ use disk::{Disk, DiskError, DiskOpen};
 
 use crate::format::{HEAD_BYTES, NamesHead};
 
-const NAME: &str = "clean";
-const NEW: &str = "clean.new";
+pub(crate) const NAME: &str = "clean";
+pub(crate) const NEW: &str = "clean.new";
 
 /// Says it, durably.
 pub(crate) fn write(disk: &dyn Disk, id: u128, sequence: u64) -> Result<(), DiskError> {

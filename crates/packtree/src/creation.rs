@@ -14,6 +14,7 @@ use std::path::Path;
 use disk::{Disk, DiskOpen, LocalDisk};
 
 use crate::checkpoint::Checkpoint;
+use crate::copying::COPYING;
 use crate::error::TreeError;
 use crate::format::{HEAD_BYTES, Head, RECORD_BYTES_MAX, RUN_MAGIC, TREE_MAGIC, TreeHead};
 use crate::locking::{LOCK, TreeLock};
@@ -94,9 +95,9 @@ pub(crate) fn write_names(
 }
 
 /// Files that an unfinished creation left, all of which may go.
-fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
+pub(crate) fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
     let mut names = disk.names()?;
-    names.retain(|name| name != LOCK);
+    names.retain(|name| name != LOCK && name != COPYING);
     let was_closed = names.iter().any(|name| CLOSED.contains(&&**name));
     let is_known = |name: &String| is_of_creation(name) || CLOSED.contains(&&**name);
     if !names.iter().all(is_known) || !disk.other_than_files()?.is_empty() {

@@ -96,6 +96,18 @@ impl PackTree {
         Self::of(opening::open_to_read(disk, options)?, options, place)
     }
 
+    /// Opens the new tree that a copy is to be written into, between [`crate::begin_copy`] and [`crate::end_copy`].
+    ///
+    /// # Errors
+    /// As [`PackTree::open`].
+    pub fn open_to_copy(
+        disk: Arc<dyn Disk>,
+        options: &TreeOptions,
+        place: impl Into<PathBuf>,
+    ) -> Result<Self, TreeError> {
+        Self::of(opening::open_to_copy(disk, options)?, options, place)
+    }
+
     fn of(opening: Opening, options: &TreeOptions, place: impl Into<PathBuf>) -> Result<Self, TreeError> {
         let Opening { engine, faults, unwritable } = opening;
         let fsid = (engine.shape.id >> 64) as u64 ^ engine.shape.id as u64;

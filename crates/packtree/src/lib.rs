@@ -28,6 +28,7 @@
 mod check;
 mod checkpoint;
 mod clean_stop;
+mod copying;
 mod creation;
 mod engine;
 mod error;
@@ -49,6 +50,7 @@ mod time;
 mod version1;
 
 pub use check::{TreeReport, check};
+pub use copying::{begin_copy, end_copy};
 pub use creation::{Presence, is_tree, presence};
 pub use error::TreeError;
 pub use file_system::PackTree;

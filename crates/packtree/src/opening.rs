@@ -13,6 +13,7 @@ use std::sync::Arc;
 use disk::{Disk, DiskError, DiskFile, DiskOpen};
 
 use crate::clean_stop;
+use crate::copying;
 use crate::creation::{is_unused, write_head, write_names};
 use crate::engine::{Engine, Found, State};
 use crate::error::{Refusal, TreeError};
@@ -162,9 +163,17 @@ pub(crate) fn open_to_read(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result
     open_as(disk, options, Purpose::Read(None))
 }
 
+/// Opens a new tree that a copy is written into.
+pub(crate) fn open_to_copy(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening, TreeError> {
+    open_as(disk, options, Purpose::Copy)
+}
+
 /// What a tree is opened for.
+#[derive(Debug)]
 enum Purpose {
     Write,
+    /// Like that, although the copy has not ended.
+    Copy,
     /// And why not to write, where that is not the caller's wish.
     Read(Option<DiskError>),
 }
@@ -178,13 +187,19 @@ fn open_as(disk: Arc<dyn Disk>, options: &TreeOptions, purpose: Purpose) -> Resu
             }
             locked => (locked?, Purpose::Write),
         },
+        Purpose::Copy => (TreeLock::alone(&*disk)?, Purpose::Copy),
         to_read => (TreeLock::shared(&*disk)?, to_read),
     };
+    let unfinished = match purpose {
+        Purpose::Copy => None,
+        _ => copying::fault(&*disk)?,
+    };
     let (how, only_reads, unwritable) = match purpose {
-        Purpose::Write => (DiskOpen::Write, false, None),
+        Purpose::Write | Purpose::Copy => (DiskOpen::Write, false, None),
         Purpose::Read(why) => (DiskOpen::Read, true, why),
     };
     let mut found = read(&*disk, how, options.cache_bytes)?;
+    found.faults.extend(unfinished);
     let read_only = only_reads || !found.faults.is_empty();
     if !read_only {
         clean_stop::clear(&*disk)?;

@@ -50,6 +50,9 @@ pub enum SalvageError {
         /// The new tree.
         place: String,
     },
+    /// The caller asked for it.
+    #[error("stopped before all was copied")]
+    Stopped,
     /// The damaged tree could not be read, or the new one not be written.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -58,14 +61,15 @@ pub enum SalvageError {
     Write(#[from] FsError),
 }
 
-/// Copies what can be read of `from` into the empty tree `to`. `progress` is called with objects done and objects in all.
+/// Copies what can be read of `from` into the empty tree `to`. `progress` is called with objects done and objects in all, and
+/// returns whether to continue.
 ///
 /// # Errors
 /// When `to` is not empty or cannot be written.
 pub fn salvage(
     from: &PackTree,
     to: &PackTree,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Salvaged, SalvageError> {
     let mut is_empty = true;
     to.readdir(Path::new(""), &mut |_| is_empty = false)?;
@@ -88,7 +92,7 @@ struct Copy<'a> {
     new: HashMap<Inode, Inode>,
     done: Salvaged,
     of: u64,
-    progress: &'a mut dyn FnMut(u64, u64),
+    progress: &'a mut dyn FnMut(u64, u64) -> bool,
 }
 
 impl Copy<'_> {
@@ -178,7 +182,9 @@ impl Copy<'_> {
             None => {
                 let new = self.make(name, &found, path)?;
                 self.new.insert(inode, new);
-                (self.progress)(self.new.len() as u64, self.of);
+                if !(self.progress)(self.new.len() as u64, self.of) {
+                    return Err(SalvageError::Stopped);
+                }
             }
         }
         match is_directory {

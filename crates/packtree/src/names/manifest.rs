@@ -23,6 +23,8 @@ const NAME: &str = "manifest";
 const NEW: &str = "manifest.new";
 /// Runs are merged long before.
 const RUNS_MAX: u64 = 1 << 16;
+/// A longer list of free blocks is damaged: it is read whole. Some 50 million runs take as much.
+const FREE_BYTES_MAX: u64 = 256 << 20;
 
 /// What is in the runs, and which they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -204,7 +206,11 @@ impl FreeMap {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let mut bytes = vec![0; file.length()? as usize];
+        let length = file.length()?;
+        if length > FREE_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; length as usize];
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
         Ok(Self::decode(&bytes, id))

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use disk::{Disk as _, DiskOpen};
 use files::{Access, FileSystem, Status};
-use packtree::{PackTree, SalvageError, TreeError, TreeReport, check, repair, salvage};
+use packtree::{PackTree, SalvageError, TreeError, TreeReport, begin_copy, check, end_copy, repair, salvage};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
 use crate::scenario::{SMALL, There, all, files_of_names, opened, pattern, write};
@@ -417,7 +418,7 @@ fn copied(from: &PackTree) -> (PackTree, Vec<String>) {
     let to = SimulatedDisk::new("copy");
     PackTree::create(&to, &SMALL).unwrap();
     let tree = opened(Arc::new(to.clone()));
-    let faults = salvage(from, &tree, &mut |_, _| ()).unwrap().faults;
+    let faults = salvage(from, &tree, &mut |_, _| true).unwrap().faults;
     tree.close().unwrap();
     assert_eq!(report(&to).faults, []);
     (opened(Arc::new(to)), faults.into_iter().map(|fault| fault.what).collect())
@@ -445,8 +446,50 @@ fn the_copy_of_a_tree_is_the_same_and_is_made_into_an_empty_one_only() {
     let (copy, faults) = copied(&tree);
     assert_eq!(faults, [""; 0]);
     assert!(without_numbers(&copy) == without_numbers(&tree), "the copy is another tree");
-    let again = salvage(&tree, &copy, &mut |_, _| ());
+    let again = salvage(&tree, &copy, &mut |_, _| true);
     assert!(matches!(again, Err(SalvageError::NotEmpty { .. })));
+}
+
+/// Symptom: what a copy that was killed had made looked like a whole tree, and kept the next copy from being made there.
+#[test]
+fn a_copy_that_did_not_end_says_so_and_the_next_one_begins_anew() {
+    let from = opened(Arc::new(machine()));
+    let to = SimulatedDisk::new("copy");
+    let copies = |stop_at: u64| {
+        begin_copy(&to)?;
+        PackTree::create(&to, &SMALL)?;
+        let tree = PackTree::open_to_copy(Arc::new(to.clone()), &SMALL, "copy")?;
+        let done = salvage(&from, &tree, &mut |done, _| done < stop_at);
+        tree.close()?;
+        done.map(drop)
+    };
+    assert!(matches!(copies(300), Err(SalvageError::Stopped)));
+    let found = report(&to);
+    assert!(found.faults.iter().any(|fault| fault.what.contains("did not end")), "{:?}", found.faults);
+    assert!(found.files < 700);
+    let tree = opened(Arc::new(to.clone()));
+    assert!(tree.faults()[0].what.contains("run it again") && tree.create(Path::new("more")).is_err());
+    drop(tree);
+    copies(u64::MAX).unwrap();
+    end_copy(&to).unwrap();
+    assert_eq!(report(&to).faults, []);
+    assert!(without_numbers(&opened(Arc::new(to.clone()))) == without_numbers(&from));
+    // A whole tree, and what somebody else has there, are never removed.
+    assert!(matches!(begin_copy(&to), Err(TreeError::NotEmpty { .. })));
+    let others = SimulatedDisk::new("others");
+    others.open("letter", DiskOpen::New).unwrap();
+    assert!(matches!(begin_copy(&others), Err(TreeError::NotEmpty { .. })));
+    assert_eq!(others.names().unwrap(), ["letter"]);
+}
+
+#[test]
+fn a_list_of_free_blocks_that_is_too_long_to_be_one_is_not_read() {
+    let machine = machine();
+    let name = machine.names().unwrap().into_iter().find(|name| name.starts_with("free-")).unwrap();
+    // Read into memory it would end the process.
+    machine.open(&name, DiskOpen::Write).unwrap().set_length(1 << 42).unwrap();
+    let found = report(&machine);
+    assert!(found.faults.iter().any(|fault| fault.what.contains("not known what is free")), "{found:?}");
 }
 
 /// A tree with damage to one file, and to a block of names in the middle of the longest run; with `is_lost` to the block's parity too.

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use anyhow::{Context as _, anyhow};
-use disk::LocalDisk;
+use anyhow::{Context as _, anyhow, bail};
+use disk::{Disk, LocalDisk};
 use packfs::make_directory;
-use packtree::{PackTree, Salvaged, TreeFault, TreeOptions, salvage};
+use packtree::{PackTree, SalvageError, Salvaged, TreeFault, TreeOptions, begin_copy, end_copy, salvage};
 use report::bytes_text;
 use serde_json::json;
 
@@ -18,6 +19,7 @@ use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
 use crate::output::{Destination, note, print};
 use crate::progress::Progress;
+use crate::signals;
 
 /// Repairs the tree in `directory`, or copies what can be read of it into a new one in `to`.
 pub fn repair(
@@ -30,16 +32,25 @@ pub fn repair(
     let Some(to) = to else { return repair_in_place(directory, json, context) };
     let options = TreeOptions::default();
     let damaged = PackTree::open_to_read(Arc::new(LocalDisk::open(directory)?), &options, directory)?;
+    let stop = signals::stop_flag_of(context)?;
     make_directory(to)?;
     say_owner(to);
     let disk = Arc::new(LocalDisk::open(to)?);
+    begin_copy(&*disk)?;
     PackTree::create(&*disk, &options)?;
-    let new = PackTree::open(disk, &options, to)?;
+    let new = PackTree::open_to_copy(Arc::clone(&disk) as Arc<dyn Disk>, &options, to)?;
     let mut progress = Progress::new(context.quiet);
-    let copied = salvage(&damaged, &new, &mut |done, of| progress.step(done, of, format!("{done} of {of}")));
+    let copied = salvage(&damaged, &new, &mut |done, of| {
+        progress.step(done, of, format!("{done} of {of}"));
+        !stop.load(Ordering::Relaxed)
+    });
     progress.finish();
+    if let Err(SalvageError::Stopped) = copied {
+        bail!("interrupted; {} is not whole: run this again, and it begins anew", to.display());
+    }
     let copied = copied?;
     new.close().context("the new tree was not closed cleanly")?;
+    end_copy(&*disk)?;
     let mut faults: Vec<String> = damaged.faults().iter().map(|fault| fault.what.clone()).collect();
     faults.extend(copied.faults.iter().map(|fault| fault.what.clone()));
     if let Some(json) = json {
