@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use fuse::{
@@ -45,7 +45,7 @@ use crate::tree::shares::{Share, Shares};
 use crate::tree::{Done, Entry, Of, Tree};
 use awake::Awake;
 use backings::Backings;
-use believed::Believed;
+use believed::{Believed, Watched};
 use readers::Readers;
 use strangers::Strangers;
 
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     backings: Backings<BackingId>,
     strangers: Strangers,
     readers: Readers,
+    /// What is believed for long; none where nothing is watched.
+    watched: OnceLock<Weak<Watched>>,
     waiting: Waiting,
     /// The device serves though a ring was wanted.
     ring_refused: AtomicBool,
@@ -118,6 +120,14 @@ impl Shared {
             counters: Counters::default(),
             backings: Backings::default(),
             strangers: Strangers::default(),
+            watched: OnceLock::new(),
+        }
+    }
+
+    /// The kernel believes no name any more that it has looked up: from now on changes of some are not reported.
+    pub(crate) fn drop_names(&self) {
+        if let Some(watched) = self.watched.get().and_then(Weak::upgrade) {
+            watched.drop_names(&self.tree);
         }
     }
 

@@ -174,7 +174,7 @@ impl Online {
         let (shared, mine) = (Arc::clone(&self.shared), Arc::clone(&run));
         let work = move || {
             prepare_thread();
-            mine.end(convert(&shared.tree, subject, goal, &mine));
+            mine.end(convert(&shared.tree, subject, goal, &mine, &|| shared.drop_names()));
         };
         let thread = std::thread::Builder::new().name("crumb-convert".into()).spawn(work);
         let thread =

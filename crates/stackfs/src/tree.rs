@@ -304,7 +304,7 @@ impl Tree {
     pub(crate) fn refer(&self, parent: u64, holder: &OwnedFd, name: &[u8], attributes: Statx) -> Entry {
         let mut entry = self.entry(holder, name, attributes);
         self.nodes.refer(entry.id, parent, name, entry.kind);
-        entry.is_in_plain = self.nodes.kind(parent) == Some(Kind::Plain);
+        entry.is_in_plain = self.is_plain(parent);
         entry
     }
 

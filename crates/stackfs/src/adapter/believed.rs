@@ -11,11 +11,13 @@
 //! a notice of a name waits for look-ups in its directory.
 //!
 //! Always holds: believed for minutes is only what is on the root's file system, named by a plain directory, and not open for writing
-//! through the mount. The rest has the time-outs of a mount that is not watched, and so has all when watching ends.
+//! through the mount. A plain directory that is converted is not one any more: when the conversion begins, all names are dropped. The rest has the time-outs of a mount that is not watched, and so has all when watching ends.
 //! Not here: reading changes (`watch`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
@@ -23,7 +25,6 @@ use std::time::Duration;
 use fuse::{INodeNo, Notifier};
 
 use crate::mount::options::Timeouts;
-use crate::tree::nodes::Kind;
 use crate::tree::{Entry, Tree};
 
 /// What decides.
@@ -95,6 +96,31 @@ impl Watched {
     pub(super) fn over(&self) {
         self.is_watching.store(false, Ordering::SeqCst);
         self.changed();
+    }
+
+    /// The kernel believes no name any more that it has looked up.
+    ///
+    /// Attributes stay, where names can be dropped without them.
+    pub(super) fn drop_names(&self, tree: &Tree) {
+        self.changed();
+        if self.notices.increment_epoch().is_err() {
+            self.drop_marked(tree, true);
+        }
+    }
+
+    /// The kernel believes nothing any more.
+    pub(super) fn drop_all(&self, tree: &Tree) {
+        let by_name = self.notices.increment_epoch().is_err();
+        self.drop_marked(tree, by_name);
+    }
+
+    fn drop_marked(&self, tree: &Tree, by_name: bool) {
+        for (id, place) in tree.nodes.doubt_all() {
+            if by_name {
+                let _ = self.notices.inval_entry(INodeNo(place.parent), OsStr::from_bytes(&place.name));
+            }
+            let _ = self.notices.inval_inode(INodeNo(id), true);
+        }
     }
 
     /// Whether a thread works for this mount: the kernel knows what it asked for.
@@ -180,7 +206,7 @@ impl Believed {
     /// For how long a name is believed to be missing in a directory.
     pub(super) fn of_missing(&self, tree: &Tree, directory: u64) -> Duration {
         let Some(watched) = &self.watched else { return self.given.missing };
-        let is_plain = tree.is_on_root_device(directory) && tree.nodes.kind(directory) == Some(Kind::Plain);
+        let is_plain = tree.is_on_root_device(directory) && tree.is_plain(directory);
         let all_can_go = watched.has_epochs.load(Ordering::SeqCst);
         if is_plain && all_can_go && watched.is_unchanged() { WATCHED_FOR } else { self.given.missing }
     }

@@ -87,6 +87,7 @@ fn watch(adapter: &mut Adapter, options: &StackOptions, connection: &OwnedFd) ->
         .and_then(|connection| Watcher::new(&adapter.shared, &options.lower, connection));
     match started {
         Ok((watcher, watched, end)) => {
+            let _ = adapter.shared.watched.set(Arc::downgrade(&watched));
             adapter.believed.watch(watched);
             Some((watcher, end))
         }

@@ -31,7 +31,6 @@ use sys::changes::{Change, Changes};
 use super::Shared;
 use super::believed::Watched;
 use crate::tree::Tree;
-use crate::tree::nodes::Kind;
 
 /// The time between two readings of the queue while there is traffic.
 const READ_EVERY: Duration = Duration::from_millis(50);
@@ -149,7 +148,7 @@ impl Watcher {
             tracing::warn!(
                 "changes below are not watched any more, so names and attributes are cached for 1 s again: {error}"
             );
-            self.drop_all();
+            self.watched.drop_all(&self.shared.tree);
         }
     }
 
@@ -165,7 +164,7 @@ impl Watcher {
             }
             if woken.mounts_changed && self.mounts.as_mut().is_some_and(Mounts::changed) {
                 self.watched.changed();
-                self.drop_all();
+                self.watched.drop_all(&self.shared.tree);
             }
             self.probe_epochs();
             // A copy of file data is old as soon as it is written in memory below: closing is all that is reported of that.
@@ -220,7 +219,7 @@ impl Watcher {
                     "more was changed below at once than the kernel reports; everything cached was dropped (not said again)"
                 );
             }
-            self.drop_all();
+            self.watched.drop_all(&self.shared.tree);
         }
         self.pass_on(batch);
         Ok(own.get() || read.lost || !self.early.is_empty())
@@ -243,18 +242,6 @@ impl Watcher {
             }
         }
     }
-
-    /// The kernel believes nothing any more.
-    fn drop_all(&self) {
-        let (notices, nodes) = (&self.watched.notices, &self.shared.tree.nodes);
-        let by_name = notices.increment_epoch().is_err();
-        for (id, place) in nodes.doubt_all() {
-            if by_name {
-                let _ = notices.inval_entry(INodeNo(place.parent), OsStr::from_bytes(&place.name));
-            }
-            let _ = notices.inval_inode(INodeNo(id), true);
-        }
-    }
 }
 
 /// Whether a notice was about something that the kernel does not have.
@@ -267,16 +254,12 @@ impl Batch {
         self.is_anything = true;
         if let Some((directory, name)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
             let directory = tree.number_on_root(directory);
-            match tree.nodes.kind(directory) {
-                // Names in a managed directory are believed for no longer than without a watcher.
-                Some(Kind::Plain) => {
+            if tree.nodes.kind(directory).is_some() {
+                self.inodes.entry(directory).or_insert(true);
+                // Names in a managed directory, or in one that is converted, are believed for no longer than without a watcher.
+                if tree.is_plain(directory) {
                     self.names.insert((directory, name.to_vec()));
-                    self.inodes.entry(directory).or_insert(true);
                 }
-                Some(_) => {
-                    self.inodes.entry(directory).or_insert(true);
-                }
-                None => {}
             }
         }
         if let Some(inode) = change.inode {

@@ -11,7 +11,8 @@
 //! `tree::converting` says what operations do at each of them. Here:
 //!
 //! 1. Refuse what cannot be converted; lock the directory as offline, and register the conversion.
-//! 2. Drain: every operation knows of it now. Record the listings under way; create the staging directory.
+//! 2. Drain: every operation knows of it now. Have the kernel drop the names that it believes. Record the listings under way;
+//!    create the staging directory.
 //! 3. For each step: publish it, drain, move. A batch of moves takes [`SLICE`]; when programs were at work meanwhile, a
 //!    rest of the same length follows.
 //! 4. Remove the staging directory, publish the end, drain all gates, forget the conversion.
@@ -67,12 +68,14 @@ impl Subject {
     }
 }
 
-/// Converts it, to the end or until it is stopped.
+/// Converts it, to the end or until it is stopped. `drop_names` has the kernel drop the names that it believes, when those looked up
+/// from then on are believed for a short time only.
 pub(crate) fn convert(
     tree: &Tree,
     subject: Subject,
     goal: Goal,
     run: &Run,
+    drop_names: &dyn Fn(),
 ) -> Result<Converted, ConvertError> {
     let guard = subject.guard();
     let survey = Survey::of(&guard.path, &guard.directory)?;
@@ -88,6 +91,8 @@ pub(crate) fn convert(
         refuse_strays(guard, layout)?;
     }
     let conversion = register(tree, subject, first_step(before, after), layout, owner)?;
+    // Names that it believes for minutes would outlive the moves: what others change in the hidden level is reported by other names.
+    drop_names();
     let path = conversion.guard.path.clone();
     let mut moves = Moves::new(tree, &conversion, run, owner, survey.entries);
     let ended = prepare(tree, &conversion, before, owner).and_then(|()| go(&mut moves, before, after));

@@ -326,6 +326,11 @@ impl Tree {
         self.conversions.of(id).map(|conversion| kind_at(conversion.step(), conversion.layout))
     }
 
+    /// Whether changes below are reported by the names that a directory shows: it is plain, and no conversion moves its entries.
+    pub(crate) fn is_plain(&self, id: u64) -> bool {
+        self.nodes.kind(id) == Some(Kind::Plain) && self.conversions.of(id).is_none()
+    }
+
     /// An operation in a directory begins.
     pub(crate) fn pass(&self, id: u64) -> Passed<'_> {
         self.conversions.gates.pass(id)

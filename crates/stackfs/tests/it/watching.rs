@@ -8,7 +8,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::online::convert;
 use crate::scene::{Scene, cannot_mount, memory, sorted};
+use stackfs::convert::Goal;
 use stackfs::{Mount, Operation, StackOptions};
 use testkit::LoopImage;
 
@@ -285,4 +287,56 @@ fn a_file_system_that_is_mounted_in_the_tree_is_seen_and_so_is_its_end() {
     assert!(ended.unwrap().success());
     assert!(seen, "what was mounted is not seen");
     assert!(soon(|| !scene.at("place/within").exists() && scene.at("place/before").exists()));
+}
+
+/// Symptom: after `crumb manage --online`, a file that another program made or removed below was not seen for two minutes.
+/// Cause: the kernel still believed names, and missing names, from when the directory was plain; changes in the hidden
+/// level are not reported by those names. Fix: a conversion has the kernel drop all names when it begins.
+#[test]
+fn names_believed_before_a_conversion_do_not_outlive_it_when_others_change_the_hidden_level() {
+    let Some(scene) = watched() else { return };
+    let online = scene.mount.as_ref().unwrap().online();
+    fs::create_dir(scene.at("dir")).unwrap();
+    let (missing, removed, replaced) =
+        (scene.at("dir/987654"), scene.at("dir/123456"), scene.at("dir/123457"));
+    for path in [&removed, &replaced] {
+        fs::write(path, "text").unwrap();
+    }
+    std::thread::sleep(LONG);
+    let look = || (missing.exists(), removed.exists(), fs::read_to_string(&replaced).unwrap());
+    for _ in 0..2 {
+        assert_eq!(look(), (false, true, "text".to_owned()));
+    }
+    convert(&online, "dir", Goal::Managed(None)).unwrap();
+    fs::create_dir(scene.lower("dir/765")).unwrap();
+    fs::write(scene.lower("dir/765/987654"), "").unwrap();
+    fs::remove_file(scene.lower("dir/345/123456")).unwrap();
+    fs::write(scene.lower("new"), "in its place").unwrap();
+    fs::rename(scene.lower("new"), scene.lower("dir/345/123457")).unwrap();
+    let is_seen = soon(|| look() == (true, false, "in its place".to_owned()));
+    assert!(is_seen, "{:?}", look());
+    // Back: names are believed for long again, so changes have to be reported again.
+    convert(&online, "dir", Goal::Flat).unwrap();
+    assert!(!removed.exists() && missing.exists());
+    std::thread::sleep(LONG);
+    assert!(!removed.exists() && missing.exists());
+    fs::write(scene.lower("dir/123456"), "").unwrap();
+    fs::remove_file(scene.lower("dir/987654")).unwrap();
+    assert!(soon(|| removed.exists() && !missing.exists()));
+}
+
+#[test]
+fn the_time_of_status_change_of_what_a_conversion_moved_is_that_of_the_file_below() {
+    let Some(scene) = watched() else { return };
+    let online = scene.mount.as_ref().unwrap().online();
+    fs::create_dir(scene.at("dir")).unwrap();
+    let path = scene.at("dir/123456");
+    fs::write(&path, "text").unwrap();
+    std::thread::sleep(LONG);
+    let changed = |path: &Path| fs::metadata(path).map(|is| (is.ctime(), is.ctime_nsec())).unwrap();
+    let before = changed(&path);
+    convert(&online, "dir", Goal::Managed(None)).unwrap();
+    let below = changed(&scene.lower("dir/345/123456"));
+    assert!(below > before);
+    assert!(soon(|| changed(&path) == below));
 }
