@@ -96,7 +96,9 @@ fn a_group_is_converted_while_it_is_mounted_by_its_path_there() {
     assert!(bench.fails(2, &["manage", "--online", "--layout", "flat", "at/control"]).contains("unmanage"));
     symlink("control", bench.path("spool/link")).unwrap();
     assert!(bench.fails(1, &["manage", "--online", "at/link"]).contains("symbolic link"));
-    assert!(bench.fails(1, &["manage", "--online", "at/none"]).contains("No such file"));
+    let missing = bench.fails(1, &["manage", "--online", "at/none"]);
+    assert!(missing.contains("No such file") && missing.contains("by its path in the mount"), "{missing}");
+    assert!(is_one_error(&missing), "{missing}");
     // One that is refused does not keep the next from its turn; names of any sort pass.
     let odd = bench.path("spool/odd name: 50%");
     fs::create_dir(&odd).unwrap();

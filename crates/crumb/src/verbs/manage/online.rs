@@ -28,7 +28,17 @@ pub(super) fn convert(
 fn shown(directory: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let bare: PathBuf = directory.components().collect();
     let cannot_open = |source| ConvertError::Open { path: directory.to_owned(), source };
-    let real = directory.canonicalize().map_err(cannot_open)?;
+    let real = match directory.canonicalize() {
+        Err(missing)
+            if missing.kind() == std::io::ErrorKind::NotFound && bare.symlink_metadata().is_err() =>
+        {
+            anyhow::bail!(
+                "{}: cannot open the directory: {missing}; with --online, name an existing one by its path in the mount",
+                directory.display()
+            );
+        }
+        real => real.map_err(cannot_open)?,
+    };
     if std::fs::symlink_metadata(&bare).is_ok_and(|of| of.is_symlink()) {
         return Err(ConvertError::Link { path: directory.to_owned(), leads_to: real }.into());
     }
