@@ -12,7 +12,8 @@ use crate::binary::Bench;
 /// Far more than any of these runs takes on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-const LONG: &str = "run postmark a --transactions 100000000 --no-store";
+/// Enough files that random transactions do not run out of them.
+const LONG: &str = "run postmark a --number 5000 --transactions 100000000 --no-store";
 const SHORT: &str = "run fstress a --rate 100..200/100 --files 20 --warm 500ms --measure 2s --no-store";
 
 /// The screen of a terminal with endless lines.
