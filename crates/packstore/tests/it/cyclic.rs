@@ -127,7 +127,7 @@ fn a_store_that_is_opened_for_each_object_loses_no_more_than_one_that_stays_open
 
 #[test]
 fn each_of_two_volumes_goes_round_for_itself() {
-    const SIZE_BYTES: u64 = 32 << 20;
+    const SIZE_BYTES: u64 = 64 << 20;
     let dirs = [directory(), directory()];
     let store = create(&dirs, SIZE_BYTES);
     let objects = (SIZE_BYTES * 2 * 3 / OBJECT_BYTES as u64) as u32;
