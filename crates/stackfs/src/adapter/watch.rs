@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuse::{INodeNo, Notifier};
 use measure::proc::MountInfo;
@@ -66,20 +66,26 @@ impl WatchEnd {
     }
 }
 
+/// The time without a look at the table of mounts after a change of it that was elsewhere: an idle mount sleeps although others come and go.
+const MOUNTS_ELSEWHERE: Duration = Duration::from_secs(3);
+
 /// What is mounted in the tree: only the kernel's table of mounts reports that.
 struct Mounts {
     /// Has an exceptional condition after each change of the table.
     table: File,
     lower: PathBuf,
     within: Vec<MountInfo>,
+    /// It is looked at again from then on.
+    again: Option<Instant>,
 }
 
 impl Mounts {
     /// `None` where the table cannot be read: what is mounted in the tree is then seen when the time-outs are over.
     fn within(lower: &Path) -> Option<Self> {
         let table = File::open("/proc/self/mountinfo").ok()?;
-        let mut mounts = Self { table, lower: lower.canonicalize().ok()?, within: Vec::new() };
+        let mut mounts = Self { table, lower: lower.canonicalize().ok()?, within: Vec::new(), again: None };
         mounts.changed();
+        mounts.again = None;
         Some(mounts)
     }
 
@@ -89,6 +95,7 @@ impl Mounts {
         now.retain(|mount| mount.point.starts_with(&self.lower));
         let changed = now != self.within;
         self.within = now;
+        self.again = (!changed).then(|| Instant::now() + MOUNTS_ELSEWHERE);
         changed
     }
 }
@@ -185,16 +192,21 @@ impl Watcher {
 
     /// Waits for a change, or for a time.
     fn wait(&self, time: Option<Duration>) -> io::Result<Woken> {
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let reads_by_time = time.is_some();
         let mut polled = vec![PollFd::new(&*self.end, PollFlags::IN)];
-        polled.extend(self.mounts.iter().map(|mounts| PollFd::new(&mounts.table, PollFlags::PRI)));
-        if time.is_none() {
+        // Until then the table is not looked at.
+        let again = self.mounts.as_ref().and_then(|mounts| mounts.again);
+        let later = again.and_then(|again| again.checked_duration_since(Instant::now()));
+        let mounts = self.mounts.as_ref().filter(|_| later.is_none());
+        polled.extend(mounts.map(|mounts| PollFd::new(&mounts.table, PollFlags::PRI)));
+        let time = time.into_iter().chain(later).min().and_then(|time| Timespec::try_from(time).ok());
+        if !reads_by_time {
             polled.push(PollFd::from_borrowed_fd(self.changes.descriptor(), PollFlags::IN));
         }
         match poll(&mut polled, time.as_ref()) {
             Ok(_) => Ok(Woken {
                 ended: !polled[0].revents().is_empty(),
-                mounts_changed: self.mounts.is_some() && polled[1].revents().contains(PollFlags::PRI),
+                mounts_changed: mounts.is_some() && polled[1].revents().contains(PollFlags::PRI),
             }),
             Err(Errno::INTR) => Ok(Woken::default()),
             Err(errno) => Err(errno.into()),

@@ -46,7 +46,7 @@ pub fn repair(
     });
     progress.finish();
     if let Err(SalvageError::Stopped) = copied {
-        bail!("interrupted; {} is not whole: run this again, and it begins anew", to.display());
+        bail!("interrupted; {} is not whole: run this again, and it starts over", to.display());
     }
     let copied = copied?;
     new.close().context("the new tree was not closed cleanly")?;
