@@ -37,16 +37,19 @@ fn lookups(scene: &Scene) -> u64 {
     count(Operation::Lookup) + count(Operation::Getattr)
 }
 
-/// Whether this scene's mount is watched: what was looked at long ago is not asked for again.
+/// Whether this scene's mount is watched: what was looked at long ago is not asked for again. Changes that other tests make on the
+/// same file system may shorten that, so one time in a few is enough.
 fn is_watched(scene: &Scene) -> bool {
     fs::write(scene.lower("probe"), "").unwrap();
     assert!(soon(|| scene.at("probe").exists()));
-    std::thread::sleep(Duration::from_millis(200));
-    let _ = fs::metadata(scene.at("probe"));
-    let before = lookups(scene);
-    std::thread::sleep(LONG);
-    let _ = fs::metadata(scene.at("probe"));
-    lookups(scene) == before
+    (0..5).any(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        let _ = fs::metadata(scene.at("probe"));
+        let before = lookups(scene);
+        std::thread::sleep(LONG);
+        let _ = fs::metadata(scene.at("probe"));
+        lookups(scene) == before
+    })
 }
 
 fn watched() -> Option<Scene> {
@@ -127,7 +130,8 @@ fn changes_are_seen(scene: &Scene) {
 
 #[test]
 fn names_and_attributes_outlive_the_time_outs_when_nothing_changes() {
-    let Some(scene) = watched() else { return };
+    // On a file system of its own: nobody else changes anything there.
+    let Some((scene, image)) = watched_on_disk() else { return };
     fs::create_dir(scene.at("dir")).unwrap();
     let paths: Vec<_> = (0..200).map(|number| scene.at(&format!("dir/{number}"))).collect();
     for path in &paths {
@@ -150,6 +154,7 @@ fn names_and_attributes_outlive_the_time_outs_when_nothing_changes() {
     assert_eq!(look(), 197);
     assert!(scene.at("dir/missing").exists() && !paths[8].exists());
     assert!(lookups(&scene) - before < 20, "{} more", lookups(&scene) - before);
+    drop((scene, image));
 }
 
 #[test]
