@@ -4,10 +4,10 @@
 #   scripts/bench-stackfs.sh [ROUNDS] [extra flags of the bench, such as --files 1000]
 # Debian: apt-get install bindfs mergerfs fuse-overlayfs fuse3. The package that is built is jemalloc, from the sources
 # of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
-# CRUMB=PROGRAM takes a program that is built already. LAYERS="crumb bindfs" mounts these alone.
+# CRUMB=PROGRAM and LAYERS_BENCH=PROGRAM (the bench) take programs that are built already. LAYERS="crumb bindfs" mounts these alone.
 # A FUSE layer's time is mostly that of waking processors, in a virtual machine above all: scripts/awake.sh before it all
 # keeps them awake for every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and
-# crumb-aw and crumb-xa alone, mounted with --awake, keep them from it.
+# crumb-na is mounted too, with -o noawake: crumb by itself may keep them awake while requests come.
 #
 # The others get the best of their options that keep what the mounts can do: bindfs several threads; mergerfs the page
 # cache kept while a file does not change, no looking for security.capability, and its room reserve off; fuse-overlayfs
@@ -52,14 +52,12 @@ mounted() { # name, command...
     fi
 }
 tree=$work/native/tree
-mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
 # Microseconds that processors may take to wake up: 0 when they are kept awake.
-if [ "$(od -An -i -N4 /dev/cpu_dma_latency | tr -d ' ')" = 0 ]; then
-    mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
-else
-    mounted crumb-aw "$crumb" mount "$tree" "$work/crumb-aw" --daemon --no-store --awake
-    mounted crumb-xa "$crumb" mount "$tree" "$work/crumb-xa" --daemon --no-store --exclusive --awake
-fi
+[ "$(od -An -i -N4 /dev/cpu_dma_latency | tr -d ' ')" = 0 ] && awake=yes || awake=no
+mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
+mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
+# Where CPUs are kept awake for every layer anyway, this one is no other than crumb.
+[ "$awake" = yes ] || mounted crumb-na "$crumb" mount "$tree" "$work/crumb-na" --daemon --no-store -o noawake
 mounted bindfs bindfs --multithreaded "$tree" "$work/bindfs"
 mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,security_capability=false,category.create=ff,minfreespace=0 \
     "$tree" "$work/mergerfs"
@@ -83,9 +81,11 @@ if [ -z "$package" ]; then
     fi
 fi
 flags=(--rounds "$rounds")
+bench=(cargo bench -q -p stackfs --bench layers --)
+[ -z "${LAYERS_BENCH:-}" ] || bench=("$LAYERS_BENCH" --bench)
 # The archive alone: 62 files, each compiled twice, and not for long.
 [ -n "${PACKAGE:-}" ] || { flags+=(--make-target lib/libjemalloc.a) && export CFLAGS=-O1; }
 [ "$package" = none ] || flags+=(--package "$package")
 dirs=("native=$tree")
 for layer in "${layers[@]}"; do dirs+=("$layer=$work/$layer"); done
-cargo bench -q -p stackfs --bench layers -- "${dirs[@]}" "${flags[@]}" "$@"
+"${bench[@]}" "${dirs[@]}" "${flags[@]}" "$@"

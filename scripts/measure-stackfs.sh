@@ -10,7 +10,8 @@
 #                                                               (60000 files), ext4 without dir_index, default
 #                                                               options of the mount. Cold: dirscale writes all back, drops
 #                                                               names, inodes and blocks, and proves by timed look-ups that
-#                                                               they are gone, before each measurement
+#                                                               they are gone, before each measurement; with
+#                                                               DIRSCALE=--cold-names directory blocks stay in memory
 #   scripts/measure-stackfs.sh memory [FILES]                   resident memory of the daemon by files known, and how
 #                                                               long starting and ending take; 1000000 files
 #   scripts/measure-stackfs.sh soak [SECONDS]                   8 threads hammering managed and plain directories:
@@ -22,7 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-}
 [ $# -gt 0 ] && shift
-case $mode in curves | gain | memory | soak) ;; *) sed -n '2,21s/^# \?//p' "$0" >&2 && exit 2 ;; esac
+case $mode in curves | gain | memory | soak) ;; *) sed -n '2,22s/^# \?//p' "$0" >&2 && exit 2 ;; esac
 [ "$(id -u)" = 0 ] || { echo "mounts images and drops caches: run it as root" >&2; exit 1; }
 [ -n "${CRUMB:-}" ] || cargo build --release -q -p crumb
 crumb=${CRUMB:-$(realpath "${CARGO_TARGET_DIR:-target}")/release/crumb}
@@ -117,9 +118,11 @@ gain() {
     "$crumb" --quiet manage "$below/managed/crumb-dirscale-$name/flat" >"$work/log"
     # shellcheck disable=SC2086 # words
     show "$below/managed" ${MOUNT:-}
-    dirscale "$below/plain" --layout flat --sizes "$plain" --no-store --reuse "$name" | tee "$work/plain" |
+    # shellcheck disable=SC2086 # words
+    dirscale "$below/plain" --layout flat --sizes "$plain" --no-store --reuse "$name" ${DIRSCALE:-} | tee "$work/plain" |
         grep -E '^(files|[0-9]|Verdict)'
-    dirscale "$through" --layout flat --sizes "$managed" --no-store --reuse "$name" | tee "$work/managed" |
+    # shellcheck disable=SC2086 # words
+    dirscale "$through" --layout flat --sizes "$managed" --no-store --reuse "$name" ${DIRSCALE:-} | tee "$work/managed" |
         grep -E '^(files|[0-9]|Verdict)'
     # Columns: files, random, sequential, add, ...
     column() { grep -E '^ *[0-9][0-9,]* ' "$1" | tail -1 | tr -d ',' | awk -v at="$2" '{ print $at }'; }
