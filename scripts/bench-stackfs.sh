@@ -55,7 +55,9 @@ tree=$work/native/tree
 # Microseconds that processors may take to wake up: 0 when they are kept awake.
 [ "$(od -An -i -N4 /dev/cpu_dma_latency | tr -d ' ')" = 0 ] && awake=yes || awake=no
 mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
-mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
+# A tree of its own: it refuses one that is mounted by another.
+mkdir "$work/native/own"
+mounted crumb-ex "$crumb" mount "$work/native/own" "$work/crumb-ex" --daemon --no-store --exclusive
 # Where CPUs are kept awake for every layer anyway, this one is no other than crumb.
 [ "$awake" = yes ] || mounted crumb-na "$crumb" mount "$tree" "$work/crumb-na" --daemon --no-store -o noawake
 mounted bindfs bindfs --multithreaded "$tree" "$work/bindfs"
