@@ -5,7 +5,7 @@
 #   count   requests for create + write + close, cold stat, open + read + close, unlink, by options (as the mount counts them)
 #   walk    warm stat in a walk of WALK files (default 1000000), default options, against below
 #   warm    -o no-open --exclusive: open + read + close of FILES files (10000), and find -ls of ten times as many, against below
-#   clients four programs at once, default options: create, stat, read, unlink; and with -o nowatch
+#   clients four programs at once, default options: create, stat, read, unlink; with -o nowatch; and with the build BEFORE, if named
 # Without any, all of them. CRUMB=PROGRAM takes a built program, ROUNDS=N (default 5) sets their number. Each line of a round has the
 # part, the side, the operation and microseconds a file; at the end, medians and ratios to below.
 set -euo pipefail
@@ -173,6 +173,10 @@ clients() {
             four "mount($options)" "$at"
             unmounted
         done
+        [ -n "${BEFORE:-}" ] || continue
+        crumb=$BEFORE mounted rw
+        four "mount(before)" "$at"
+        unmounted
     done
 }
 for part in "${parts[@]}"; do "$part"; done
