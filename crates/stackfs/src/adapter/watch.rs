@@ -31,6 +31,8 @@ use sys::changes::{Change, Changes};
 use super::Shared;
 use super::believed::Watched;
 use crate::tree::Tree;
+use crate::tree::levels::Level;
+use crate::tree::nodes::Kind;
 
 /// The time between two readings of the queue while there is traffic.
 const READ_EVERY: Duration = Duration::from_millis(50);
@@ -113,6 +115,8 @@ struct Batch {
     /// Inodes, and whether their contents have changed.
     inodes: BTreeMap<u64, bool>,
     names: BTreeSet<(u64, Vec<u8>)>,
+    /// Hidden directories of managed ones came, went or were moved.
+    levels: bool,
     is_anything: bool,
 }
 
@@ -233,6 +237,9 @@ impl Watcher {
             }
             self.watched.drop_all(&self.shared.tree);
         }
+        if batch.levels {
+            self.watched.drop_names(tree);
+        }
         self.pass_on(batch);
         Ok(own.get() || read.lost || !self.early.is_empty())
     }
@@ -265,18 +272,40 @@ impl Batch {
     fn add(&mut self, tree: &Tree, change: &Change<'_>) {
         self.is_anything = true;
         if let Some((directory, name)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
-            let directory = tree.number_on_root(directory);
-            if tree.nodes.kind(directory).is_some() {
-                self.inodes.entry(directory).or_insert(true);
-                // Names in a managed directory, or in one that is converted, are believed for no longer than without a watcher.
-                if tree.is_plain(directory) {
-                    self.names.insert((directory, name.to_vec()));
-                }
-            }
+            self.add_name(tree, tree.number_on_root(directory), name);
         }
         if let Some(inode) = change.inode {
             let contents = change.what & Change::CONTENTS != 0;
             *self.inodes.entry(tree.number_on_root(inode)).or_insert(contents) |= contents;
         }
+    }
+    /// Names in a directory under conversion are believed for no longer than without a watcher.
+    fn add_name(&mut self, tree: &Tree, directory: u64, name: &[u8]) {
+        if let Some(kind) = tree.nodes.kind(directory) {
+            self.inodes.entry(directory).or_insert(true);
+            match kind {
+                Kind::Plain if tree.is_settled(directory) => {
+                    self.names.insert((directory, name.to_vec()));
+                }
+                Kind::Managed(_) if tree.is_settled(directory) => self.add_levels(tree, directory),
+                _ => {}
+            }
+        }
+        match tree.levels.of(directory) {
+            Some((managed, _)) if !tree.is_settled(managed) => {}
+            Some((managed, Level::Leaf)) => {
+                self.inodes.entry(managed).or_insert(true);
+                self.names.insert((managed, name.to_vec()));
+            }
+            Some((managed, Level::Upper)) => self.add_levels(tree, managed),
+            None => {}
+        }
+    }
+
+    /// A name may lead elsewhere than the directory that was opened for it. That is closed before the names are dropped: what is looked
+    /// up again then is looked up where it is now.
+    fn add_levels(&mut self, tree: &Tree, managed: u64) {
+        tree.holders.forget(managed);
+        self.levels = true;
     }
 }

@@ -331,6 +331,12 @@ impl Tree {
         self.nodes.kind(id) == Some(Kind::Plain) && self.conversions.of(id).is_none()
     }
 
+    /// Whether entries of a directory are where they stay: in itself, or in its hidden level.
+    pub(crate) fn is_settled(&self, id: u64) -> bool {
+        matches!(self.nodes.kind(id), Some(Kind::Plain | Kind::Managed(_)))
+            && self.conversions.of(id).is_none()
+    }
+
     /// An operation in a directory begins.
     pub(crate) fn pass(&self, id: u64) -> Passed<'_> {
         self.conversions.gates.pass(id)

@@ -75,7 +75,8 @@ impl Tree {
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let times = Timestamps { last_access: omit, last_modification: now };
             // Only an ordinary user's daemon may fail to, in a directory of somebody else's.
-            if let Err(errno) = rustix::fs::utimensat(&inside.directory, c".", &times, AtFlags::empty()) {
+            let set = || rustix::fs::utimensat(&inside.directory, c".", &times, AtFlags::empty());
+            if let Err(errno) = self.stamps.once(inside.id, set) {
                 tracing::debug!("a managed directory keeps its old time of modification: {errno}");
             }
         }

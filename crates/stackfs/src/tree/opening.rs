@@ -115,7 +115,9 @@ impl Tree {
                 }
                 Ok(taken)
             };
-            listing.read(position, &self.hidden_opener(), noting)?;
+            let open =
+                |managed: &OwnedFd, path: &[u8]| self.open_level(directory.id, managed, path, OFlags::RDONLY);
+            listing.read(position, &open, noting)?;
             Ok(((), behind))
         })
     }

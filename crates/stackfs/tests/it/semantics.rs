@@ -265,6 +265,39 @@ fn locks_exclude_and_times_and_sizes_are_kept() {
 }
 
 #[test]
+fn every_change_moves_the_time_of_a_managed_directory_also_within_a_tick_and_after_it_was_set() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    let modified = || fs::metadata(&group).unwrap().modified().unwrap();
+    // The clock of file systems: the time of the last tick.
+    let tick = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        std::time::UNIX_EPOCH + std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let directory = File::open(&group).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    for at in 0..500 {
+        let (made, second) = (group.join(format!("{at}")), group.join(format!("{at}-2")));
+        let before = tick();
+        fs::write(&made, "").unwrap();
+        assert!(modified() >= before, "entry {at} was made");
+        // Within the same tick, most of the times.
+        directory.set_times(fs::FileTimes::new().set_modified(long_ago)).unwrap();
+        assert_eq!(modified(), long_ago);
+        let before = tick();
+        fs::rename(&made, &second).unwrap();
+        assert!(modified() >= before, "entry {at} was renamed after the time was set");
+        directory.set_times(fs::FileTimes::new().set_modified(long_ago)).unwrap();
+        let before = tick();
+        fs::remove_file(&second).unwrap();
+        assert!(modified() >= before, "entry {at} was removed after the time was set");
+    }
+}
+
+#[test]
 fn extended_attributes_and_lists_pass_through_but_ours() {
     if cannot_mount() {
         return;
