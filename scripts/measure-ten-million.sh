@@ -6,6 +6,7 @@
 # look-ups and creations, and the removal of a tenth of the files, the oldest first.
 # Cold means: `echo 3 >/proc/sys/vm/drop_caches` before each of the look-ups' rounds; the image's own pages stay, as it is in
 # memory, so what is measured is the work and not a disk.
+# BRIEF=1 converts once, online and with the programs at work, and leaves the other conversions out.
 # CRUMB=PROGRAM takes a program that is built already. Needs mke2fs and perl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -95,10 +96,13 @@ for my $i (1 .. $n) { sysopen(my $f, $i, O_CREAT | O_WRONLY) or die "$i: $!"; cl
 watched perl -e "$fill" "$below/group" "$files"
 say "filled in $took s, $cpu s of CPU time; the directory takes $(stat -c %s "$below/group") bytes"
 
-watched "$crumb" --quiet manage "$below/group"
-say "manage, offline: $took s, $cpu s of CPU time, peak $peak KiB; $(tr -s '\n ' ' ' <"$work/out")"
-watched "$crumb" --quiet unmanage "$below/group"
-say "unmanage, offline: $took s, $cpu s of CPU time, peak $peak KiB"
+offline() {
+    watched "$crumb" --quiet manage "$below/group"
+    say "manage, offline: $took s, $cpu s of CPU time, peak $peak KiB; $(tr -s '\n ' ' ' <"$work/out")"
+    watched "$crumb" --quiet unmanage "$below/group"
+    say "unmanage, offline: $took s, $cpu s of CPU time, peak $peak KiB"
+}
+if [ -z "${BRIEF:-}" ]; then offline; fi
 
 show
 at_work sleep 15
@@ -108,13 +112,16 @@ before=$(daemon_peak) cpu_before=$(daemon_cpu)
 at_work "$crumb" --quiet manage --online "$through/group"
 say "manage, online, two programs at work: $took s, $(less "$(daemon_cpu)" "$cpu_before") s of the daemon's CPU time, its peak $(daemon_peak) KiB, $before before"
 sed 's/^/    /' "$work/stat" "$work/create"
-cpu_before=$(daemon_cpu)
-at_work "$crumb" --quiet unmanage --online "$through/group"
-say "unmanage, online, two programs at work: $took s, $(less "$(daemon_cpu)" "$cpu_before") s of the daemon's CPU time, its peak $(daemon_peak) KiB"
-sed 's/^/    /' "$work/stat" "$work/create"
-cpu_before=$(daemon_cpu)
-watched "$crumb" --quiet manage --online "$through/group"
-say "manage, online, nothing else at work: $took s, $(less "$(daemon_cpu)" "$cpu_before") s of the daemon's CPU time"
+back_and_again() {
+    cpu_before=$(daemon_cpu)
+    at_work "$crumb" --quiet unmanage --online "$through/group"
+    say "unmanage, online, two programs at work: $took s, $(less "$(daemon_cpu)" "$cpu_before") s of the daemon's CPU time, its peak $(daemon_peak) KiB"
+    sed 's/^/    /' "$work/stat" "$work/create"
+    cpu_before=$(daemon_cpu)
+    watched "$crumb" --quiet manage --online "$through/group"
+    say "manage, online, nothing else at work: $took s, $(less "$(daemon_cpu)" "$cpu_before") s of the daemon's CPU time"
+}
+if [ -z "${BRIEF:-}" ]; then back_and_again; fi
 "$crumb" --quiet unmount "$through"
 
 show
