@@ -84,12 +84,19 @@ impl Rest {
     }
 }
 
-/// Writes it to the first volume that takes writes. False when there is none, or when a volume failed.
+/// Writes it to the first volume that takes writes. False when there is none, when a volume failed, and while it is not known what some
+/// keys name: the next opening must look again, as the table would say that they name nothing.
 pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
     else {
         return Ok(false);
     };
+    if !objects.index.doubts().is_empty() {
+        tracing::warn!(
+            "an index is damaged: the next opening looks through all indexes; run `crumb pack repair`"
+        );
+        return Ok(false);
+    }
     // A failed volume's files may hold less than the table says.
     if objects.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
         return Ok(false);

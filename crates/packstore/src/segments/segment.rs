@@ -44,6 +44,8 @@ pub(crate) struct Segment {
     pub index_lost: AtomicBool,
     /// It takes no more objects until it was repaired.
     unfit: AtomicBool,
+    /// Its index was repaired, and lacks what counts no more: it is to be rewritten before that could be taken for lost.
+    pub rewrite_due: AtomicBool,
     /// Which of the data file's records count was not known when its lost index was replaced.
     pub recovered: AtomicBool,
     /// A [`crate::cache_policy::queues::FifoQueue`].
@@ -120,6 +122,7 @@ impl Segment {
             index_bytes: AtomicU64::new(0),
             index_lost: AtomicBool::new(false),
             unfit: AtomicBool::new(false),
+            rewrite_due: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             queue_kind: AtomicU8::new(0),
             expiry_first_s: AtomicU32::new(ExpiryRange::EMPTY.first_s),

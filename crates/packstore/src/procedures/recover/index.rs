@@ -155,7 +155,7 @@ pub(super) fn indexed_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
 }
 
 /// Where the last index record of an index ends.
-pub(super) fn end_of(read: &IndexRead) -> u64 {
+pub(in crate::procedures) fn end_of(read: &IndexRead) -> u64 {
     let last = IndexRecords::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
     match last {
         0 => INDEX_HEAD_BYTES as u64,
