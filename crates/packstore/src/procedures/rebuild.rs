@@ -37,7 +37,7 @@ use crate::index::address::location;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::procedures::recover::cut::looks_cut;
+use crate::procedures::recover::cut::{cut_records, ends_with_mark, looks_cut};
 use crate::procedures::recover::holes::Holes;
 use crate::procedures::recover::index::{end_of, index_or_records, is_gone};
 use crate::procedures::recover::misplaced::looks_misplaced;
@@ -119,6 +119,8 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
     let spill = Spill::new(objects, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
+    // What cannot be read for that is not damaged.
+    let lacks = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(segments.len()) {
             scope.spawn(|| {
@@ -128,7 +130,12 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
                     if objects.queue.is_closing() {
                         break;
                     }
-                    if let Err(error) = read_segment(objects, segment, &mut heap) {
+                    let read = read_segment(objects, segment, &mut heap);
+                    if let Err(error @ StoreError::NoDescriptors { .. }) = read {
+                        *locked(&lacks) = Some(error);
+                        break;
+                    }
+                    if let Err(error) = read {
                         // It costs its objects; it is never written again, so that it can be repaired.
                         tracing::error!(%error, "a segment's index cannot be read");
                         objects.segments.note_damaged_file();
@@ -140,6 +147,9 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
             });
         }
     });
+    if let Some(error) = lacks.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return Err(error);
+    }
     if objects.queue.is_closing() {
         return Err(StoreError::Closed);
     }
@@ -173,6 +183,7 @@ fn learn_time(objects: &Objects, segments: &[Arc<Segment>]) {
 fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
     let mut read = match index_as_it_is(objects.setup.store, segment) {
         Ok(read) => read,
+        Err(error @ StoreError::NoDescriptors { .. }) => return Err(error),
         Err(error) => known_otherwise(objects, segment, error)?,
     };
     if read.lost == Some(Lost::Whole)
@@ -243,7 +254,11 @@ fn seek_what_is_missing(
             segment.never_fill();
         }
     }
-    if read.lost.is_none() && looks_cut(objects, segment, read) {
+    // One that does not end with a mark was killed between a sync and its mark, or cut off: then all is looked at.
+    let is_cut = read.lost.is_none()
+        && (looks_cut(objects, segment, read)
+            || !ends_with_mark(read) && !segment.lacks_data() && cut_records(objects, segment, read)?.is_cut);
+    if is_cut {
         tracing::error!(file = segment.number, "the index of a segment was cut off: run `crumb pack check`");
         objects.segments.note_damaged_file();
         segment.never_fill();

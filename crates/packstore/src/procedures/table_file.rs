@@ -171,17 +171,25 @@ fn write_to(objects: &Objects, disk: &Arc<dyn Disk>, head: &[u8], list: &[u8]) -
 }
 
 /// The table of the last clean stop, when nothing was written since; and where there is one that is damaged.
+///
+/// # Errors
+/// When there are no descriptors.
 pub(crate) fn read(
     disks: &[Arc<dyn Disk>],
     store: u128,
     openings: u64,
     objects_expected: u64,
-) -> (Option<TableFile>, Option<String>) {
+) -> Result<(Option<TableFile>, Option<String>), StoreError> {
     let mut damaged = None;
     for disk in disks {
-        let Ok(file) = disk.open(TABLE_NAME, DiskOpen::Read) else { continue };
+        let file = match disk.open(TABLE_NAME, DiskOpen::Read).map_err(StoreError::from) {
+            Ok(file) => file,
+            // It may be there, and say what the indexes do not.
+            Err(error @ StoreError::NoDescriptors { .. }) => return Err(error),
+            Err(_) => continue,
+        };
         match read_one(&file, store, openings, objects_expected) {
-            Ok(Some(table)) => return (Some(table), None),
+            Ok(Some(table)) => return Ok((Some(table), None)),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(volume = %disk.place(), %error, "the table of the last stop is of no use");
@@ -189,7 +197,7 @@ pub(crate) fn read(
             }
         }
     }
-    (None, damaged)
+    Ok((None, damaged))
 }
 
 fn read_one(

@@ -8,7 +8,7 @@ use disk::DiskError;
 
 use super::object::wrong_with;
 use super::{CheckReport, Fault};
-use crate::error::{StoreError, printable};
+use crate::error::{StoreError, lacks_descriptors, printable};
 use crate::format::{IndexRecord, IndexRecords, Put, damaged_behind};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
@@ -129,6 +129,7 @@ fn fault(segment: &Segment, key: Option<&[u8]>, what: String) -> Fault {
 fn no_access(segment: &Segment, live: Option<&Live<'_>>, error: &DiskError) -> Fault {
     let mut what = match error.kind() {
         ErrorKind::PermissionDenied => StoreError::no_access(error).to_string(),
+        _ if lacks_descriptors(error) => StoreError::no_access(error).to_string(),
         // What else is there is reported with what to do, if that is the cause.
         _ => format!("its data file cannot be opened: {}", error.source),
     };
@@ -149,7 +150,9 @@ fn wrong_with_index(segment: &Segment, read: &IndexRead, live: &Live<'_>) -> Vec
         None => {}
         Some(Lost::Head) => wrong.push("the head of its index is damaged".to_owned()),
         Some(Lost::Whole) => {
-            wrong.push("its index cannot be read; what is in it was learnt from the data file".to_owned());
+            let why =
+                segment.read_index().err().map(|error| format!(" ({})", error.source)).unwrap_or_default();
+            wrong.push(format!("its index cannot be read{why}; what is in it was learnt from the data file"));
         }
     }
     wrong.extend(live.damaged_before_end().map(|at| format!("the index is damaged from byte {at} on")));
@@ -226,7 +229,7 @@ pub(in crate::procedures) fn cut_off(
     segment: &Segment,
     read: &IndexRead,
 ) -> Result<Unnamed, StoreError> {
-    if !objects.index.is_rebuilt() || read.lost.is_some() {
+    if !objects.index.is_rebuilt() || read.lost == Some(Lost::Whole) {
         return Ok(Unnamed::default());
     }
     cut_records(objects, segment, read)

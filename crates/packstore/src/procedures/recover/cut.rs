@@ -91,6 +91,12 @@ fn has_mark(read: &IndexRead) -> bool {
         .any(|(_, index_record)| matches!(index_record, IndexRecord::Mark { .. }))
 }
 
+/// Whether an index ends with a mark of all of it.
+pub(crate) fn ends_with_mark(read: &IndexRead) -> bool {
+    let last = IndexRecords::new(&read.bytes, read.salt).last();
+    last.is_none_or(|(at, last)| last == IndexRecord::Mark { durable_end: at })
+}
+
 /// Whether it is known that an index was longer, or may have been, whatever the records themselves say.
 fn is_short(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
     objects.segments.has_short_index(segment.volume) || !read.head.is_first && !has_mark(read)

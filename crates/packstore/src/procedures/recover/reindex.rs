@@ -21,7 +21,7 @@ use crate::format::{INDEX_HEAD_BYTES, IndexRecord, IndexRecords, fill_gaps, u16_
 use crate::objects::Objects;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::Segment;
-use crate::segments::volume::{is_full, replace_file};
+use crate::segments::volume::{full, is_full, replace_file};
 
 /// Rewrites damaged indexes, and notes each for the next check. While a file is under the name of another segment nothing is
 /// written, as a repair refuses then.
@@ -52,7 +52,7 @@ fn replace(objects: &Objects, segment: &Arc<Segment>, bytes: &[u8]) -> Result<()
     let volume = objects.segments.volume(segment.volume);
     let name = Segment::index_name(segment.number);
     replace_file(&volume.disk, &name, &[bytes]).map_err(|error| match is_full(&error) {
-        true => StoreError::Full,
+        true => full(error),
         false => error.into(),
     })?;
     segment.index_bytes.store(bytes.len() as u64, Ordering::Relaxed);
