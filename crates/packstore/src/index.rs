@@ -35,6 +35,8 @@ pub(crate) struct Index {
     uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
     is_uncertain: AtomicBool,
     is_rebuilt: AtomicBool,
+    /// Indexes were damaged that alone say what there is.
+    is_incomplete: AtomicBool,
     /// Parts of objects with sequence numbers below it count though perhaps no object names them; 0: none.
     orphans_end: AtomicU64,
 }
@@ -57,6 +59,7 @@ impl Index {
             uncertain: Mutex::default(),
             is_uncertain: AtomicBool::new(false),
             is_rebuilt: AtomicBool::new(false),
+            is_incomplete: AtomicBool::new(false),
             orphans_end: AtomicU64::new(0),
         }
     }
@@ -190,6 +193,19 @@ impl Index {
 
     pub(crate) fn note_rebuild(&self) {
         self.is_rebuilt.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether indexes were damaged that alone say what there is, until a repair.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_incomplete(&self) {
+        self.is_incomplete.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn note_complete(&self) {
+        self.is_incomplete.store(false, Ordering::SeqCst);
     }
 
     /// Notes that parts of objects count that perhaps no object names, all with sequence numbers below this.

@@ -228,10 +228,14 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
             heap.mark(&before, &torn, Found::tear);
         }
     }
-    // What was learnt from the data file may be of any time.
-    let unsynced = suspects(if read.lost == Some(Lost::Whole) { 0 } else { durable_end });
-    let with_parts = unsynced.map(|suspect| suspect.found).filter(|found| found.kind() != Kind::Whole);
-    heap.mark(&before, &with_parts.collect(), Found::note_unsynced);
+    let with_parts = |from| {
+        let founds = suspects(from).map(|suspect| suspect.found);
+        founds.filter(|found| found.kind() != Kind::Whole).collect::<HashSet<_>>()
+    };
+    match read.lost {
+        Some(Lost::Whole) => heap.mark(&before, &with_parts(0), Found::note_from_data),
+        _ => heap.mark(&before, &with_parts(durable_end), Found::note_unsynced),
+    }
     if read.lost.is_none() {
         end_index(objects, segment, &read, durable_end);
     }
@@ -266,7 +270,13 @@ fn seek_what_is_missing(
             holes.add_end(end_of(read));
         }
     }
-    if holes.is_empty() { Ok(()) } else { seek_unindexed(objects, segment, read, &holes, heap) }
+    if holes.is_empty() {
+        return Ok(());
+    }
+    if objects.setup.mode == Mode::Store {
+        objects.index.note_incomplete();
+    }
+    seek_unindexed(objects, segment, read, &holes, heap)
 }
 
 /// What is behind an index's last mark and no index record: after a stop that was not clean it is what power or a kill left of a

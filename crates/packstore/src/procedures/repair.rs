@@ -14,7 +14,7 @@ use crate::procedures::compact::keep_tombstones;
 use crate::procedures::recover::adopt::{Stray, Strays, adopt, adopt_parts, forget_orphans};
 use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::recover::restore::write_anew;
-use crate::segments::index_file::IndexRead;
+use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::Segment;
 use crate::segments::volume_copy::write_copy;
 use crate::store::Store;
@@ -71,7 +71,8 @@ impl Store {
                 break;
             }
         }
-        if self.objects.index.doubts().is_empty() {
+        if report.left.is_empty() {
+            self.objects.index.note_complete();
             forget_orphans(&self.objects)?;
         }
         Ok(report)
@@ -92,7 +93,7 @@ impl Store {
         let mut broken = kept.into_iter().filter(is_broken).collect::<Vec<_>>();
         // Before anything is written, which could be written over it.
         let (mut strays, held) = Strays::hold(&self.objects, self.cut_off_from(&broken)?)?;
-        adopt_parts(&self.objects, &strays)?;
+        broken.extend(adopt_parts(&self.objects, &strays)?);
         // What no index names may be found below.
         let is_in_doubt = |key: &&Vec<u8>| self.objects.index.doubt_of(key, self.name_hash(key)).is_some();
         let damaged = faults.iter().filter(|fault| fault.is_damaged).filter_map(|fault| fault.key.as_ref());
@@ -206,7 +207,9 @@ impl Store {
     fn cut_off_from(&self, segments: &[Arc<Segment>]) -> Result<Vec<Stray>, StoreError> {
         let mut cut = Vec::new();
         for segment in segments {
-            if let Some(read) = index_of_live(&self.objects, segment)?.filter(|read| read.lost.is_none()) {
+            if let Some(read) =
+                index_of_live(&self.objects, segment)?.filter(|read| read.lost != Some(Lost::Whole))
+            {
                 segment.recovered.store(true, Ordering::SeqCst);
                 let records = cut_off(&self.objects, segment, &read)?.records.into_iter();
                 cut.extend(records.map(|record| Stray { segment: segment.clone(), record }));

@@ -84,14 +84,14 @@ impl Rest {
     }
 }
 
-/// Writes it to the first volume that takes writes. False when there is none, when a volume failed, and while it is not known what some
-/// keys name: the next opening must look again, as the table would say that they name nothing.
+/// Writes it to the first volume that takes writes. False when there is none, when a volume failed, and while indexes are damaged that
+/// alone said what there is: the next opening must look again, as the table would say that what they lack is gone.
 pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
     else {
         return Ok(false);
     };
-    if !objects.index.doubts().is_empty() {
+    if objects.index.is_incomplete() {
         tracing::warn!(
             "an index is damaged: the next opening looks through all indexes; run `crumb pack repair`"
         );

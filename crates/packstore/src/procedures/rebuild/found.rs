@@ -27,7 +27,8 @@ const IS_TORN: u64 = Location::END << 1;
 const IS_UNCERTAIN: u64 = Location::END << 2;
 const HAS_EXPIRED: u64 = Location::END << 3;
 const IS_UNSYNCED: u64 = Location::END << 4;
-const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 5;
+const IS_FROM_DATA: u64 = Location::END << 5;
+const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 6;
 
 impl Found {
     pub fn tombstone(hash: u64, sequence: u64, superseded: u32) -> Self {
@@ -60,6 +61,15 @@ impl Found {
 
     pub fn is_unsynced(&self) -> bool {
         self.packed & IS_UNSYNCED != 0
+    }
+
+    /// Its index was lost: it is of any time.
+    pub fn note_from_data(&mut self) {
+        self.packed |= IS_FROM_DATA;
+    }
+
+    pub fn is_from_data(&self) -> bool {
+        self.packed & IS_FROM_DATA != 0
     }
 
     /// Its body was lost.

@@ -81,6 +81,12 @@ pub(super) fn resolve(
         }
         Ok::<_, StoreError>(())
     })?;
+    count_parts(objects, &ours, &internals, &mut resolved);
+    Ok(resolved)
+}
+
+/// Counts pieces and shared objects that some object names.
+fn count_parts(objects: &Objects, ours: &Ours, internals: &[(u64, u32, Found)], resolved: &mut Resolved) {
     for (id, found) in &ours.shared {
         if resolved.links.contains_key(id)
             && let Some(special) = ours.specials.get(&found.sequence)
@@ -89,15 +95,14 @@ pub(super) fn resolve(
         }
     }
     // Some of them may be what an object consists of that no index names any more.
-    let all_wanted = !resolved.uncertain.is_empty();
-    for (id, part, found) in &internals {
+    let all_wanted = objects.index.is_incomplete();
+    for (id, part, found) in internals {
         let wanted = all_wanted
             || if *part == SHARED { resolved.links.contains_key(id) } else { resolved.owners.contains(id) };
         if let Some(location) = found.location().filter(|_| wanted) {
             count(objects, found, location);
         }
     }
-    Ok(resolved)
 }
 
 /// What the records of ours say: which manifests have all their pieces, which shared objects are there.
@@ -233,7 +238,7 @@ impl Resolved {
     pub fn install(mut self, objects: &Objects) {
         objects.queue.set_sequence(self.next_sequence);
         objects.index.learn(self.objects, self.torn);
-        if !self.uncertain.is_empty() {
+        if objects.index.is_incomplete() {
             objects.index.note_orphans(self.next_sequence);
         }
         objects.set_links(self.links);
@@ -286,6 +291,7 @@ impl Fate {
             Some(_) => Self::Void,
             None if may_lack_parts(objects, found) => Self::Void,
             None if objects.setup.mode == Mode::Cache || found.is_unsynced() => Self::Torn,
+            None if found.is_from_data() && !objects.index.is_incomplete() => Self::Torn,
             // Its parts were durable with it: the index record of one of them is gone since. Reading it is an error until a
             // repair has found the part, and nothing older comes back.
             None => ours

@@ -25,7 +25,7 @@ use crate::index::address::location;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
 use crate::segments::segment::Segment;
-use crate::store::iterate::index_of_live;
+use crate::store::iterate::{index_of_live, record_from_index};
 use crate::write_queue::group::{Change, TableEntry};
 use crate::write_queue::keys::Taken;
 
@@ -111,7 +111,11 @@ pub(crate) fn adopt(objects: &Objects, strays: &Strays) -> Result<Adopted, Store
         }
     }
     for (put, hash) in lacking {
-        let found = objects.find(put.name, hash, Depth::Head)?;
+        let found = match objects.find(put.name, hash, Depth::Head) {
+            // It is reported, and deleted, as that.
+            Err(StoreError::Damaged { .. }) => continue,
+            found => found?,
+        };
         let is_lost = found.is_none_or(|found| found.head.sequence < put.sequence);
         if is_lost && !adopted.lost.iter().any(|key| key == put.name.key) {
             adopted.lost.push(put.name.key.to_vec());
@@ -120,10 +124,11 @@ pub(crate) fn adopt(objects: &Objects, strays: &Strays) -> Result<Adopted, Store
     Ok(adopted)
 }
 
-/// Makes parts count again of objects that count and lack them.
-pub(crate) fn adopt_parts(objects: &Objects, strays: &Strays) -> Result<(), StoreError> {
+/// Makes parts count again of objects that count and lack them. Returns the segments of these parts, whose indexes must be rewritten.
+pub(crate) fn adopt_parts(objects: &Objects, strays: &Strays) -> Result<Vec<Arc<Segment>>, StoreError> {
+    let mut held = Vec::<Arc<Segment>>::new();
     if strays.parts.is_empty() {
-        return Ok(());
+        return Ok(held);
     }
     for segment in objects.segments.all_files() {
         let Some(read) = index_of_live(objects, &segment)? else { continue };
@@ -135,13 +140,15 @@ pub(crate) fn adopt_parts(objects: &Objects, strays: &Strays) -> Result<(), Stor
                 continue;
             }
             let owner = Stray { segment: segment.clone(), record: CutRecord::of_put(put) };
-            let missing = missing_parts(objects, &strays.parts, &owner).unwrap_or_default();
-            let found = missing.into_iter().filter_map(|part| entry_of(objects, part));
-            let changes = found.map(|new| Change::Put { new, old: None }).collect::<Vec<_>>();
-            objects.apply_now(&changes);
+            for part in missing_parts(objects, &strays.parts, &owner).unwrap_or_default() {
+                let Some(new) = entry_of(objects, part) else { continue };
+                part.segment.never_fill();
+                held.push(part.segment.clone());
+                objects.apply_now(&[Change::Put { new, old: None }]);
+            }
         }
     }
-    Ok(())
+    Ok(held)
 }
 
 /// Forgets parts of objects that no object names. While it was not known what some keys name, all that were found counted.
@@ -260,7 +267,13 @@ fn adopt_one(
     let put = stray.record.put();
     let Some(new) = entry_of(objects, stray) else { return Ok(()) };
     let _taken = Taken::one(objects.queue.keys(), new.hash);
-    let old = objects.find(put.name, new.hash, Depth::Whole)?;
+    let old = match objects.find(put.name, new.hash, Depth::Whole) {
+        // Its place is known, which is all that is needed.
+        Err(StoreError::Damaged { file, block, .. }) => {
+            record_from_index(objects, put.name, new.hash, file, block)?
+        }
+        found => found?,
+    };
     if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence) {
         return Ok(());
     }

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use crate::format::{IndexRecord, IndexRecords};
-use crate::segments::index_file::IndexRead;
+use crate::segments::index_file::{IndexRead, Lost};
 
 /// Damaged ranges of an index that a mark covered.
 pub(crate) struct Holes {
@@ -38,7 +38,9 @@ impl Holes {
         ranges.retain(|range| range.start < marked_end);
         // Without such a mark nothing is known to be behind what was kept.
         let rewritten_end = if read.head.is_first { 0 } else { rewritten_end.unwrap_or(u64::MAX) };
-        Self { ranges, rewritten_end, generation: read.head.generation }
+        // With its head its generation is lost: anything may have been written before the rewriting.
+        let generation = if read.lost == Some(Lost::Head) { u64::MAX } else { read.head.generation };
+        Self { ranges, rewritten_end, generation }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
