@@ -78,6 +78,8 @@ pub enum DiskOperation {
 pub enum DiskFault {
     /// With this error, and nothing done: `StorageFull`, or anything.
     Refused(io::ErrorKind),
+    /// As [`DiskFault::Refused`], with this number of errno(3).
+    RefusedWith(i32),
     /// EIO, with an unknown part done: a write keeps its first half.
     Half,
     /// A sync says EIO once; what was written since the last one reads well and is never made durable.
@@ -276,6 +278,7 @@ impl State {
                 planned.times -= 1;
                 return match planned.fault {
                     DiskFault::Refused(kind) => Err(kind.into()),
+                    DiskFault::RefusedWith(code) => Err(io::Error::from_raw_os_error(code)),
                     fault => Ok(Go::Fault(fault)),
                 };
             }

@@ -556,6 +556,7 @@ fn fileid(id: NodeId) -> u64 {
 fn failed(op: FsOp, path: PathBuf, error: StoreError) -> FsError {
     let status = match &error {
         StoreError::Full => Status::NOSPC,
+        StoreError::NoDescriptors { .. } => Status::JUKEBOX,
         StoreError::ReadOnly { .. } => Status::ROFS,
         StoreError::Length { what: "key", .. } => Status::NAMETOOLONG,
         StoreError::Length { .. } => Status::FBIG,

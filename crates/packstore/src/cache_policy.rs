@@ -148,7 +148,7 @@ mod tests {
                 number as u32,
                 0,
                 disk.clone(),
-                Access::of(Mode::Cache, false),
+                Access::of(Mode::Cache, false, 1 << 20),
                 100 - number as u64,
             );
             segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);

@@ -135,6 +135,19 @@ pub enum StoreError {
         /// What the system said.
         why: String,
     },
+    /// The process, or the system, has no file descriptor left.
+    #[error(
+        "{place}: {operation} of {name}: no file descriptor is left; a store needs one for each of its segments and some more: raise the \
+         limit (`ulimit -n`), or close other files"
+    )]
+    NoDescriptors {
+        /// The volume.
+        place: String,
+        /// The file.
+        name: String,
+        /// What was asked of the disk.
+        operation: &'static str,
+    },
     /// No room.
     #[error(
         "the store is full, or its disk; delete something, free space on the disk, or add a volume with `crumb pack grow`"
@@ -199,7 +212,10 @@ pub enum StoreError {
 
 impl From<DiskError> for StoreError {
     fn from(error: DiskError) -> Self {
-        Self::Disk(Arc::new(error))
+        match lacks_descriptors(&error) {
+            true => Self::NoDescriptors { place: error.place, name: error.name, operation: error.operation },
+            false => Self::Disk(Arc::new(error)),
+        }
     }
 }
 
@@ -216,6 +232,10 @@ impl StoreError {
 
     /// Of a file that is there and could not be opened.
     pub(crate) fn no_access(error: &DiskError) -> Self {
+        if lacks_descriptors(error) {
+            let (place, name) = (error.place.clone(), error.name.clone());
+            return Self::NoDescriptors { place, name, operation: error.operation };
+        }
         Self::NoAccess {
             place: error.place.clone(),
             name: error.name.clone(),
@@ -227,6 +247,12 @@ impl StoreError {
     pub(crate) fn thread(name: &str, error: &io::Error) -> Self {
         Self::Thread { name: name.to_owned(), why: error.to_string() }
     }
+}
+
+/// Whether the process, or the system, has no file descriptor left.
+pub(crate) fn lacks_descriptors(error: &DiskError) -> bool {
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    error.source.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 /// What is wrong with a misplaced file, and what to do.

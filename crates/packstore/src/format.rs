@@ -13,7 +13,9 @@ mod tests;
 
 pub(crate) use heads::{IndexHead, VolumeHead, body_salt};
 pub(crate) use index_record::{IndexRecord, Put, Superseded, Tombstone, decode_index_record};
-pub(crate) use index_records::{IndexRecords, damaged_behind, repair_index_records, salt_of};
+pub(crate) use index_records::{
+    IndexRecords, damaged_behind, expose_copies, fill_gaps, repair_index_records, salt_of,
+};
 pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};
 
 /// The format's version, in each head.
@@ -32,6 +34,8 @@ pub(crate) const INDEX_RECORD_FIXED_BYTES: usize = 52;
 pub(crate) const OBJECT_OVERHEAD_BYTES: u64 = (RECORD_HEAD_BYTES + INDEX_RECORD_FIXED_BYTES) as u64;
 pub(crate) const TOMBSTONE_BYTES: usize = 40;
 pub(crate) const MARK_BYTES: usize = 24;
+/// So far apart are a tombstone and its copy, at least; and a rewritten index has no more zeros than that between the two.
+pub(crate) const TOMBSTONES_APART_BYTES: usize = 512;
 const INDEX_RECORD_BYTES_MAX: usize = INDEX_RECORD_FIXED_BYTES + KEY_BYTES_MAX + 16 + 8;
 
 pub(crate) fn crc(bytes: &[u8]) -> u32 {

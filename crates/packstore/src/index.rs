@@ -15,7 +15,7 @@ pub mod fingerprints;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::fingerprints::{Candidates, FingerprintIndex, Location};
 use crate::hashed::Hashed;
@@ -35,6 +35,10 @@ pub(crate) struct Index {
     uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
     is_uncertain: AtomicBool,
     is_rebuilt: AtomicBool,
+    /// Indexes were damaged that alone say what there is.
+    is_incomplete: AtomicBool,
+    /// Parts of objects with sequence numbers below it count though perhaps no object names them; 0: none.
+    orphans_end: AtomicU64,
 }
 
 /// A record whose index record is damaged: what its key names is not known.
@@ -55,6 +59,8 @@ impl Index {
             uncertain: Mutex::default(),
             is_uncertain: AtomicBool::new(false),
             is_rebuilt: AtomicBool::new(false),
+            is_incomplete: AtomicBool::new(false),
+            orphans_end: AtomicU64::new(0),
         }
     }
 
@@ -187,6 +193,29 @@ impl Index {
 
     pub(crate) fn note_rebuild(&self) {
         self.is_rebuilt.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether indexes were damaged that alone say what there is, until a repair.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_incomplete(&self) {
+        self.is_incomplete.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn note_complete(&self) {
+        self.is_incomplete.store(false, Ordering::SeqCst);
+    }
+
+    /// Notes that parts of objects count that perhaps no object names, all with sequence numbers below this.
+    pub(crate) fn note_orphans(&self, sequence_end: u64) {
+        self.orphans_end.store(sequence_end, Ordering::SeqCst);
+    }
+
+    /// As given to [`Index::note_orphans`], once.
+    pub(crate) fn take_orphans_end(&self) -> Option<u64> {
+        Some(self.orphans_end.swap(0, Ordering::SeqCst)).filter(|&end| end > 0)
     }
 
     /// Writes the entries for the next opening.

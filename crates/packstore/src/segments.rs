@@ -349,7 +349,7 @@ mod tests {
 
     fn file(number: u32) -> Arc<Segment> {
         let disk = Arc::new(SimulatedDisk::new("segments"));
-        Arc::new(Segment::new(number, 0, disk, Access::of(Mode::Store, false), 1))
+        Arc::new(Segment::new(number, 0, disk, Access::of(Mode::Store, false, 1 << 20), 1))
     }
 
     #[test]

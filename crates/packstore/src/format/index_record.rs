@@ -6,7 +6,7 @@ use super::{
 };
 
 const TOMBSTONE: u8 = 16;
-const MARK: u8 = 17;
+pub(super) const MARK: u8 = 17;
 
 /// The segment whose record is superseded, and the generation of its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,7 +75,7 @@ fn a_damaged_index_record_costs_only_itself() {
     bytes[ends[0] + 20] ^= 1;
     let mut index_records = IndexRecords::new(&bytes, 5);
     assert_eq!(index_records.by_ref().count(), 2);
-    assert_eq!(index_records.damaged, [ends[0] as u64]);
+    assert_eq!(index_records.damaged, std::slice::from_ref(&(ends[0] as u64..ends[1] as u64)));
 }
 
 #[test]
@@ -153,4 +153,40 @@ fn a_records_head_covers_key_and_attributes_but_not_the_times() {
         }
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
+}
+
+#[test]
+fn zeros_before_an_index_record_and_a_second_copy_of_one_are_damage_and_what_fills_a_gap_is_not() {
+    let head =
+        IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true, time_s: 4 };
+    let mut bytes = head.encode().to_vec();
+    let damaged = |bytes: &[u8]| {
+        let mut index_records = IndexRecords::new(bytes, 5);
+        (index_records.by_ref().count(), index_records.damaged)
+    };
+    let one = bytes.len();
+    IndexRecord::Put(put(b"a")).encode(5, &mut bytes);
+    let two = bytes.len();
+    IndexRecord::Put(Put { block: 99, ..put(b"b") }).encode(5, &mut bytes);
+    // Between tombstones there may be zeros, and behind the last index record.
+    TOMBSTONE_RECORD.encode(5, &mut bytes);
+    bytes.resize(bytes.len() + TOMBSTONES_APART_BYTES, 0);
+    TOMBSTONE_RECORD.encode(5, &mut bytes);
+    bytes.resize(bytes.len() + 4_096, 0);
+    assert_eq!(damaged(&bytes), (4, vec![]));
+    assert!(!expose_copies(&mut bytes, 5));
+
+    let mut copied = bytes.clone();
+    copied.copy_within(one..two, two);
+    assert_eq!(damaged(&copied), (4, vec![]));
+    assert!(expose_copies(&mut copied, 5));
+    let hole = two as u64..two as u64 * 2 - one as u64;
+    assert_eq!(damaged(&copied), (3, vec![hole.clone()]));
+
+    bytes[two..hole.end as usize].fill(0);
+    assert_eq!(damaged(&bytes), (3, vec![hole]));
+    fill_gaps(&mut bytes, 5);
+    assert_eq!(damaged(&bytes).1, []);
+    let named = IndexRecords::new(&bytes, 5).filter(|(_, found)| matches!(found, IndexRecord::Put(_)));
+    assert_eq!(named.count(), 1);
 }

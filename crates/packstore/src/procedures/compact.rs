@@ -14,7 +14,7 @@ use crate::objects::read::Depth;
 use crate::procedures::expire::sweep_held;
 use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Onward, Segment};
-use crate::segments::volume::{Volume, is_full};
+use crate::segments::volume::{Volume, full, is_full};
 use crate::segments::volume_copy::write_copy;
 use crate::store::Store;
 use crate::write_queue::keys::Taken;
@@ -193,7 +193,7 @@ impl Store {
         volume.full.store(false, Ordering::SeqCst);
         if copy_later {
             write_copy(&objects.segments, segment.volume, None).map_err(|error| match is_full(&error) {
-                true => StoreError::Full,
+                true => full(error),
                 false => volume.fail(error),
             })?;
         }

@@ -29,7 +29,7 @@ use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Access, Segment};
-use crate::segments::volume::{Counters, Volume, is_full, replace_file};
+use crate::segments::volume::{Counters, Volume, full, is_full, replace_file};
 use crate::segments::volume_copy::write_copy;
 use crate::write_queue::direct::Direct;
 use crate::write_queue::filling::{Filling, Session};
@@ -43,11 +43,14 @@ pub(crate) enum NoRoom {
 
 impl From<DiskError> for NoRoom {
     fn from(error: DiskError) -> Self {
-        if is_full(&error) {
-            tracing::debug!(%error, "no room for the moment");
-            return Self::Full;
+        if !is_full(&error) {
+            return Self::Failed(error.into());
         }
-        Self::Failed(error.into())
+        tracing::debug!(%error, "no room for the moment");
+        match full(error) {
+            StoreError::Full => Self::Full,
+            error => Self::Failed(error),
+        }
     }
 }
 
@@ -233,7 +236,8 @@ pub(super) fn create(
     replace_file(&volume.disk, &Segment::index_name(number), &[&head.encode()])?;
     volume.disk.rename(&body_new, &Segment::data_name(number))?;
     volume.disk.sync_names()?;
-    let access = Access::of(objects.setup.mode, objects.setup.read_only);
+    let volume_bytes = volume.size_bytes.load(Ordering::Relaxed).max(objects.setup.shape.segment_bytes());
+    let access = Access::of(objects.setup.mode, objects.setup.read_only, volume_bytes);
     let segment = Arc::new(Segment::new(number, index, volume.disk.clone(), access, generation));
     segment.filling.store(true, Ordering::SeqCst);
     segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);

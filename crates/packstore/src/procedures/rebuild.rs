@@ -37,8 +37,9 @@ use crate::index::address::location;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::procedures::recover::cut::looks_cut;
-use crate::procedures::recover::index::{index_or_records, is_gone};
+use crate::procedures::recover::cut::{cut_records, ends_with_mark, looks_cut};
+use crate::procedures::recover::holes::Holes;
+use crate::procedures::recover::index::{end_of, index_or_records, is_gone};
 use crate::procedures::recover::misplaced::looks_misplaced;
 use crate::procedures::recover::restore::restore;
 use crate::segments::bitmap::Bitmap;
@@ -77,13 +78,13 @@ impl Heap {
     }
 
     /// Those that came since it had these lengths.
-    fn tear(&mut self, lens: &[usize], torn: &HashSet<Found>) {
-        if torn.is_empty() {
+    fn mark(&mut self, lens: &[usize], marked: &HashSet<Found>, mark: impl Fn(&mut Found)) {
+        if marked.is_empty() {
             return;
         }
         let internals = self.internals.iter_mut().skip(lens[self.parts.len()]).map(|(_, _, found)| found);
         let parts = self.parts.iter_mut().zip(lens).flat_map(|(part, &len)| &mut part[len..]);
-        parts.chain(internals).filter(|found| torn.contains(*found)).for_each(Found::tear);
+        parts.chain(internals).filter(|found| marked.contains(*found)).for_each(mark);
     }
 }
 
@@ -118,6 +119,8 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
     let spill = Spill::new(objects, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
+    // What cannot be read for that is not damaged.
+    let lacks = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(segments.len()) {
             scope.spawn(|| {
@@ -127,7 +130,12 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
                     if objects.queue.is_closing() {
                         break;
                     }
-                    if let Err(error) = read_segment(objects, segment, &mut heap) {
+                    let read = read_segment(objects, segment, &mut heap);
+                    if let Err(error @ StoreError::NoDescriptors { .. }) = read {
+                        *locked(&lacks) = Some(error);
+                        break;
+                    }
+                    if let Err(error) = read {
                         // It costs its objects; it is never written again, so that it can be repaired.
                         tracing::error!(%error, "a segment's index cannot be read");
                         objects.segments.note_damaged_file();
@@ -139,6 +147,9 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
             });
         }
     });
+    if let Some(error) = lacks.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return Err(error);
+    }
     if objects.queue.is_closing() {
         return Err(StoreError::Closed);
     }
@@ -172,6 +183,7 @@ fn learn_time(objects: &Objects, segments: &[Arc<Segment>]) {
 fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
     let mut read = match index_as_it_is(objects.setup.store, segment) {
         Ok(read) => read,
+        Err(error @ StoreError::NoDescriptors { .. }) => return Err(error),
         Err(error) => known_otherwise(objects, segment, error)?,
     };
     if read.lost == Some(Lost::Whole)
@@ -186,13 +198,13 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
     heap.sequence_max = heap.sequence_max.max(read.head.generation);
     let before = heap.lens();
     let mut learned = learn(objects, segment, &read, heap);
-    if !learned.damaged.is_empty() {
+    if learned.is_damaged {
         // Seldom, so that it is worth to read all once more then.
         heap.cut_to(&before);
         read.repair();
         learned = learn(objects, segment, &read, heap);
     }
-    let Learned { durable_end, damaged } = learned;
+    let durable_end = learned.durable_end;
     if !read.repaired.is_empty() {
         tracing::warn!(
             file = segment.number,
@@ -201,38 +213,70 @@ fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result
         );
         objects.segments.note_damaged_controls(read.repaired.len() as u64);
     }
-    let suspects =
-        IndexRecords::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, index_record)| {
+    let now_s = heap.now_s;
+    let suspects = |from| {
+        IndexRecords::new(&read.bytes, read.salt).starting_at(from).filter_map(|(_, index_record)| {
             let IndexRecord::Put(put) = index_record else { return None };
-            found_of(objects, segment, &put, heap.now_s).map(|found| Suspect { found, block: put.block })
-        });
+            found_of(objects, segment, &put, now_s).map(|found| Suspect { found, block: put.block })
+        })
+    };
     // Without its data file all of them are damaged, which is said when they are asked for.
     if !segment.lacks_data() {
-        let torn = torn(objects, segment, suspects);
+        let torn = torn(objects, segment, suspects(durable_end));
         // Nor in the data file of another segment, which has none of them.
         if !torn.is_empty() && looks_misplaced(objects, segment).is_none() {
-            heap.tear(&before, &torn);
+            heap.mark(&before, &torn, Found::tear);
         }
     }
-    if read.lost.is_none() && looks_cut(objects, segment, &read) {
-        tracing::error!(file = segment.number, "the index of a segment was cut off: run `crumb pack check`");
-        objects.segments.note_damaged_file();
-        segment.never_fill();
+    let with_parts = |from| {
+        let founds = suspects(from).map(|suspect| suspect.found);
+        founds.filter(|found| found.kind() != Kind::Whole).collect::<HashSet<_>>()
+    };
+    match read.lost {
+        Some(Lost::Whole) => heap.mark(&before, &with_parts(0), Found::note_from_data),
+        _ => heap.mark(&before, &with_parts(durable_end), Found::note_unsynced),
     }
     if read.lost.is_none() {
         end_index(objects, segment, &read, durable_end);
     }
-    let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
-    if damaged > 0 {
-        tracing::error!(
-            file = segment.number,
-            damaged,
-            "index records fail their checksums; run `crumb pack check`"
-        );
-        objects.segments.note_damaged_controls(damaged as u64);
-        seek_unindexed(objects, segment, &read.bytes, read.salt, heap)?;
+    seek_what_is_missing(objects, segment, &read, heap)
+}
+
+/// Looks for what an index that is damaged or was cut off may have named.
+fn seek_what_is_missing(
+    objects: &Objects,
+    segment: &Segment,
+    read: &IndexRead,
+    heap: &mut Heap,
+) -> Result<(), StoreError> {
+    let mut holes = Holes::of(read);
+    if !holes.is_empty() {
+        tracing::error!(file = segment.number, "an index is damaged: run `crumb pack check`");
+        objects.segments.note_damaged_controls(holes.count());
+        if objects.setup.mode == Mode::Store {
+            // What it no longer names would be written over, and rewriting it would hide that anything is missing.
+            segment.never_fill();
+        }
     }
-    Ok(())
+    // One that does not end with a mark was killed between a sync and its mark, or cut off: then all is looked at.
+    let is_cut = read.lost.is_none()
+        && (looks_cut(objects, segment, read)
+            || !ends_with_mark(read) && !segment.lacks_data() && cut_records(objects, segment, read)?.is_cut);
+    if is_cut {
+        tracing::error!(file = segment.number, "the index of a segment was cut off: run `crumb pack check`");
+        objects.segments.note_damaged_file();
+        segment.never_fill();
+        if objects.setup.mode == Mode::Store {
+            holes.add_end(end_of(read));
+        }
+    }
+    if holes.is_empty() {
+        return Ok(());
+    }
+    if objects.setup.mode == Mode::Store {
+        objects.index.note_incomplete();
+    }
+    seek_unindexed(objects, segment, read, &holes, heap)
 }
 
 /// What is behind an index's last mark and no index record: after a stop that was not clean it is what power or a kill left of a
@@ -280,12 +324,14 @@ fn known_otherwise(objects: &Objects, segment: &Segment, error: StoreError) -> R
 struct Learned {
     /// Records that it names behind this may lack their bodies.
     durable_end: u64,
-    damaged: Vec<u64>,
+    /// Some of it cannot be read, or seems to be there twice.
+    is_damaged: bool,
 }
 
 fn learn(objects: &Objects, segment: &Segment, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
     let mut index_records = IndexRecords::new(&read.bytes, read.salt);
+    let (mut named, mut names_twice) = (Bitmap::new(objects.setup.shape.segment_blocks), false);
     for (_, index_record) in index_records.by_ref() {
         match index_record {
             IndexRecord::Mark { durable_end: end } => durable_end = durable_end.max(end),
@@ -295,6 +341,7 @@ fn learn(objects: &Objects, segment: &Segment, read: &IndexRead, heap: &mut Heap
             }
             IndexRecord::Put(put) => {
                 let Some(found) = found_of(objects, segment, &put, heap.now_s) else { continue };
+                names_twice |= !named.mark(put.block, 1);
                 heap.sequence_max = heap.sequence_max.max(put.sequence);
                 segment.note_expiry(put.expires_s);
                 if put.kind != Kind::Whole {
@@ -311,20 +358,20 @@ fn learn(objects: &Objects, segment: &Segment, read: &IndexRead, heap: &mut Heap
             }
         }
     }
-    Learned { durable_end, damaged: index_records.damaged }
+    Learned { durable_end, is_damaged: names_twice || !index_records.damaged.is_empty() }
 }
 
-/// Records of a data file that no index record names: one was damaged, or they were superseded long ago. Which of the two is not
-/// known, so they are not served; but what they replaced must not come back.
+/// Records of a data file that no index record names, and that one in a hole may have named: it is gone, or they were superseded long
+/// ago. Which of the two is not known, so they are not served before a repair; but what they replaced must not come back.
 fn seek_unindexed(
     objects: &Objects,
     segment: &Segment,
-    index: &[u8],
-    salt: u32,
+    read: &IndexRead,
+    holes: &Holes,
     heap: &mut Heap,
 ) -> Result<(), StoreError> {
     let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
-    for (_, index_record) in IndexRecords::new(index, salt) {
+    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         if let IndexRecord::Put(put) = index_record {
             indexed.mark(put.block, objects.setup.shape.blocks(put.record_bytes()));
         }
@@ -346,9 +393,10 @@ fn seek_unindexed(
             if indexed.is_taken(at) {
                 continue;
             }
-            let Some(head) = RecordHead::decode(from, body_salt).filter(|head| !head.internal) else {
-                continue;
+            let may_count = |head: &RecordHead| {
+                !head.internal && holes.may_have_named(head.sequence, RecordHead::index_end(from))
             };
+            let Some(head) = RecordHead::decode(from, body_salt).filter(may_count) else { continue };
             let key = &from[RECORD_HEAD_BYTES..][..head.key_len as usize];
             let hash = Name::of(key).hash(objects.setup.hash_seed);
             heap.sequence_max = heap.sequence_max.max(head.sequence);

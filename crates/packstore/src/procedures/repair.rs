@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::StoreError;
-use crate::format::{IndexRecord, IndexRecords};
+use crate::format::{IndexRecord, IndexRecords, Kind, Name};
 use crate::objects::read::Depth;
 use crate::procedures::check::object::wrong_with;
 use crate::procedures::check::segment::cut_off;
 use crate::procedures::check::{CheckReport, Fault};
 use crate::procedures::compact::keep_tombstones;
-use crate::procedures::recover::adopt::{Stray, Strays, adopt};
+use crate::procedures::recover::adopt::{Stray, Strays, adopt, adopt_parts, forget_orphans};
 use crate::procedures::recover::misplaced::misplaced;
 use crate::procedures::recover::restore::write_anew;
-use crate::segments::index_file::IndexRead;
+use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::Segment;
 use crate::segments::volume_copy::write_copy;
 use crate::store::Store;
@@ -71,12 +71,17 @@ impl Store {
                 break;
             }
         }
+        if report.left.is_empty() {
+            self.objects.index.note_complete();
+            forget_orphans(&self.objects)?;
+        }
         Ok(report)
     }
 
     fn repair_once(&self, faults: &[Fault], report: &mut RepairReport) -> Result<(), StoreError> {
         let is_broken = |segment: &Arc<Segment>| {
             segment.is_unfit()
+                || segment.rewrite_due.load(Ordering::SeqCst)
                 || faults.iter().any(|fault| fault.file == Some(segment.number) && fault.key.is_none())
         };
         let (gone, kept) = self
@@ -87,14 +92,13 @@ impl Store {
             .partition::<Vec<_>, _>(|segment| segment.lacks_data());
         let mut broken = kept.into_iter().filter(is_broken).collect::<Vec<_>>();
         // Before anything is written, which could be written over it.
-        let (strays, held) = Strays::hold(&self.objects, self.cut_off_from(&broken)?);
-        for fault in faults.iter().filter(|fault| fault.is_damaged) {
-            if let Some(key) = &fault.key
-                && self.delete(key)?
-            {
-                report.deleted += 1;
-            }
-        }
+        let (mut strays, held) = Strays::hold(&self.objects, self.cut_off_from(&broken)?)?;
+        broken.extend(adopt_parts(&self.objects, &strays)?);
+        // What no index names may be found below.
+        let is_in_doubt = |key: &&Vec<u8>| self.objects.index.doubt_of(key, self.name_hash(key)).is_some();
+        let damaged = faults.iter().filter(|fault| fault.is_damaged).filter_map(|fault| fault.key.as_ref());
+        let (in_doubt, damaged) = damaged.partition::<Vec<_>, _>(is_in_doubt);
+        strays.forget(&self.delete_damaged(damaged, report)?);
         for segment in &gone {
             self.give_up(segment)?;
         }
@@ -103,12 +107,17 @@ impl Store {
         }
         let adopted = adopt(&self.objects, &strays)?;
         self.flush()?;
+        for key in in_doubt.into_iter().filter(is_in_doubt) {
+            report.deleted += u64::from(self.delete(key)?);
+        }
         broken.extend(held);
         broken.sort_by_key(|segment| segment.number);
         broken.dedup_by_key(|segment| segment.number);
+        self.forget_what_lost_indexes_superseded(&broken, !gone.is_empty())?;
         for segment in &broken {
             segment.may_fill();
             write_anew(&self.objects, segment, true)?;
+            segment.rewrite_due.store(false, Ordering::SeqCst);
         }
         if !adopted.tombstones.is_empty() {
             self.objects.queue.stage_tombstones(&adopted.tombstones)?;
@@ -122,6 +131,54 @@ impl Store {
             write_copy(&self.objects.segments, volume, None)?;
         }
         Ok(())
+    }
+
+    /// What superseded records of other segments may have been in an index that is damaged or gone. While the table of a clean stop
+    /// tells what counts, the other indexes are rewritten without what does not.
+    fn forget_what_lost_indexes_superseded(
+        &self,
+        broken: &[Arc<Segment>],
+        some_are_gone: bool,
+    ) -> Result<(), StoreError> {
+        let segments = &self.objects.segments;
+        let is_due = |segment: &Arc<Segment>| segment.rewrite_due.load(Ordering::SeqCst);
+        let is_lost = some_are_gone || !segments.lost().files.is_empty() || broken.iter().any(is_due);
+        if self.objects.index.is_rebuilt() || !is_lost {
+            return Ok(());
+        }
+        let is_broken = |segment: &Arc<Segment>| broken.iter().any(|other| other.number == segment.number);
+        for segment in segments.all_files().iter().filter(|segment| !is_broken(segment)) {
+            write_anew(&self.objects, segment, false)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes objects that cannot be read, but not those whose parts were found meanwhile. Returns the keys of those that it deleted.
+    fn delete_damaged(
+        &self,
+        keys: Vec<&Vec<u8>>,
+        report: &mut RepairReport,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut deleted = Vec::new();
+        for key in keys {
+            if !self.has_all_parts(key) && self.delete(key)? {
+                report.deleted += 1;
+                deleted.push(key.clone());
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Whether an object consists of parts, and all of them can be read.
+    fn has_all_parts(&self, key: &[u8]) -> bool {
+        let objects = &self.objects;
+        objects.uncounted(|| {
+            let found = objects.find(Name::of(key), self.name_hash(key), Depth::Head);
+            found.is_ok_and(|found| found.is_some_and(|record| record.head.kind != Kind::Whole))
+                && self.get(key).is_ok_and(|object| {
+                    object.is_some_and(|object| object.chunks().all(|chunk| chunk.is_ok()))
+                })
+        })
     }
 
     /// Forgets parts of objects, bodies that several names share included, that are damaged or lack something themselves. No key names
@@ -146,13 +203,15 @@ impl Store {
         Ok(())
     }
 
-    /// Records that the indexes of segments lack since they were cut off.
+    /// Records that the indexes of segments lack since they were cut off or damaged.
     fn cut_off_from(&self, segments: &[Arc<Segment>]) -> Result<Vec<Stray>, StoreError> {
         let mut cut = Vec::new();
         for segment in segments {
-            if let Some(read) = index_of_live(&self.objects, segment)?.filter(|read| read.lost.is_none()) {
+            if let Some(read) =
+                index_of_live(&self.objects, segment)?.filter(|read| read.lost != Some(Lost::Whole))
+            {
                 segment.recovered.store(true, Ordering::SeqCst);
-                let records = cut_off(&self.objects, segment, &read)?.into_iter();
+                let records = cut_off(&self.objects, segment, &read)?.records.into_iter();
                 cut.extend(records.map(|record| Stray { segment: segment.clone(), record }));
             }
         }

@@ -13,23 +13,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::StoreError;
-use crate::format::{IndexHead, IndexRecord, IndexRecords, Put, Superseded, Tombstone};
+use crate::format::{
+    IndexHead, IndexRecord, IndexRecords, Put, Superseded, TOMBSTONES_APART_BYTES, Tombstone,
+};
 use crate::objects::Objects;
 use crate::options::Mode;
 use crate::procedures::make_room::NoRoom;
+use crate::procedures::recover::holes::Holes;
 use crate::procedures::recover::index::unindexed;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::{ExpiryRange, Segment};
 use crate::segments::volume::{Counters, Volume, replace_file};
-use crate::write_queue::filling::COPY_DISTANCE_BYTES;
 
-/// An index that lacks records that count must not be rewritten: their blocks would be given to others.
+/// An index that lacks records that count must not be rewritten, as their blocks would be given to others; nor, in a store, one that is
+/// damaged, as that would hide what it may lack.
 pub(crate) fn lacks_nothing(
     objects: &Objects,
     segment: &Arc<Segment>,
     read: &IndexRead,
 ) -> Result<(), StoreError> {
+    let why = if objects.setup.mode == Mode::Store && !Holes::of(read).is_empty() {
+        "it is damaged"
+    } else if lacks_some(objects, segment, read)? {
+        "it lacks index records of objects that are there"
+    } else {
+        return Ok(());
+    };
+    let place = format!(
+        "{}/{}",
+        objects.segments.volume(segment.volume).disk.place(),
+        Segment::index_name(segment.number)
+    );
+    Err(StoreError::Foreign { place, why: why.to_owned() })
+}
+
+fn lacks_some(objects: &Objects, segment: &Segment, read: &IndexRead) -> Result<bool, StoreError> {
     let mut indexed = 0;
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         if let IndexRecord::Put(put) = index_record
@@ -42,17 +61,8 @@ pub(crate) fn lacks_nothing(
         }
     }
     // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the data file.
-    if indexed >= segment.live_blocks.load(Ordering::Relaxed)
-        || unindexed(objects, segment, read)?.keys.is_empty()
-    {
-        return Ok(());
-    }
-    let place = format!(
-        "{}/{}",
-        objects.segments.volume(segment.volume).disk.place(),
-        Segment::index_name(segment.number)
-    );
-    Err(StoreError::Foreign { place, why: "it lacks index records of objects that are there".to_owned() })
+    Ok(indexed < segment.live_blocks.load(Ordering::Relaxed)
+        && !unindexed(objects, segment, read)?.keys.is_empty())
 }
 
 /// Rewrites the index without what counts no more.
@@ -146,7 +156,7 @@ pub(crate) fn rewrite_index(
     if !tombstones.is_empty() {
         let first_at = out.len();
         out.extend_from_slice(&tombstones);
-        let apart = first_at + tombstones.len().max(COPY_DISTANCE_BYTES as usize + tombstones.len());
+        let apart = first_at + tombstones.len().max(TOMBSTONES_APART_BYTES + tombstones.len());
         out.resize(apart.next_multiple_of(8), 0);
         out.extend_from_slice(&tombstones);
     }

@@ -84,12 +84,19 @@ impl Rest {
     }
 }
 
-/// Writes it to the first volume that takes writes. False when there is none, or when a volume failed.
+/// Writes it to the first volume that takes writes. False when there is none, when a volume failed, and while indexes are damaged that
+/// alone said what there is: the next opening must look again, as the table would say that what they lack is gone.
 pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
     else {
         return Ok(false);
     };
+    if objects.index.is_incomplete() {
+        tracing::warn!(
+            "an index is damaged: the next opening looks through all indexes; run `crumb pack repair`"
+        );
+        return Ok(false);
+    }
     // A failed volume's files may hold less than the table says.
     if objects.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
         return Ok(false);
@@ -164,17 +171,25 @@ fn write_to(objects: &Objects, disk: &Arc<dyn Disk>, head: &[u8], list: &[u8]) -
 }
 
 /// The table of the last clean stop, when nothing was written since; and where there is one that is damaged.
+///
+/// # Errors
+/// When there are no descriptors.
 pub(crate) fn read(
     disks: &[Arc<dyn Disk>],
     store: u128,
     openings: u64,
     objects_expected: u64,
-) -> (Option<TableFile>, Option<String>) {
+) -> Result<(Option<TableFile>, Option<String>), StoreError> {
     let mut damaged = None;
     for disk in disks {
-        let Ok(file) = disk.open(TABLE_NAME, DiskOpen::Read) else { continue };
+        let file = match disk.open(TABLE_NAME, DiskOpen::Read).map_err(StoreError::from) {
+            Ok(file) => file,
+            // It may be there, and say what the indexes do not.
+            Err(error @ StoreError::NoDescriptors { .. }) => return Err(error),
+            Err(_) => continue,
+        };
         match read_one(&file, store, openings, objects_expected) {
-            Ok(Some(table)) => return (Some(table), None),
+            Ok(Some(table)) => return Ok((Some(table), None)),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(volume = %disk.place(), %error, "the table of the last stop is of no use");
@@ -182,7 +197,7 @@ pub(crate) fn read(
             }
         }
     }
-    (None, damaged)
+    Ok((None, damaged))
 }
 
 fn read_one(

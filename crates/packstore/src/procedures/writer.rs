@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache_policy::queues::FifoQueue;
+use crate::error::StoreError;
 use crate::objects::Objects;
 use crate::procedures::make_room::{NoRoom, prepare};
 use crate::segments::volume::Volume;
@@ -34,7 +35,11 @@ fn make_room(
 ) {
     match prepare(objects, volume, index, blocks, queue_kind) {
         Ok(filling) => volume.queue.give_room(volume, queue_kind, filling),
-        Err(NoRoom::Full) => volume.queue.give_none(volume, queue_kind, blocks, pace),
+        Err(NoRoom::Full) => volume.queue.give_none(volume, queue_kind, blocks, pace, None),
+        // The disk works: once there are descriptors again, the volume takes objects.
+        Err(NoRoom::Failed(error @ StoreError::NoDescriptors { .. })) => {
+            volume.queue.give_none(volume, queue_kind, blocks, pace, Some(error));
+        }
         Err(NoRoom::Failed(error)) => volume.queue.fail(volume, error),
     }
 }

@@ -4,14 +4,14 @@
 
 use super::segment::Segment;
 use crate::error::StoreError;
-use crate::format::{IndexHead, repair_index_records};
+use crate::format::{IndexHead, expose_copies, repair_index_records};
 
 /// What a segment's index holds.
 pub(crate) struct IndexRead {
     pub head: IndexHead,
     /// Of the index records' checksums.
     pub salt: u32,
-    /// The whole file, with flipped bits repaired where there was one in a block.
+    /// The whole file, with flipped bits repaired where there was one in a block, and without second copies of a put.
     pub bytes: Vec<u8>,
     /// Where that was done: the file is still as it was.
     pub repaired: Vec<u64>,
@@ -36,9 +36,10 @@ pub(crate) fn index_of(store: u128, segment: &Segment) -> Result<IndexRead, Stor
 }
 
 impl IndexRead {
-    /// Repairs what can be.
+    /// Repairs what can be, and shows as damaged what is there twice.
     pub(crate) fn repair(&mut self) {
         self.repaired.extend(repair_index_records(&mut self.bytes, self.salt));
+        expose_copies(&mut self.bytes, self.salt);
     }
 }
 

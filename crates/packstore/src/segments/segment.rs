@@ -5,13 +5,14 @@
 //! 00000012.index   index records, in the order of writing
 //! ```
 
+use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use disk::{Disk, DiskError, DiskFile, DiskOpen};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, fstat};
 
 use crate::options::Mode;
 
@@ -44,6 +45,8 @@ pub(crate) struct Segment {
     pub index_lost: AtomicBool,
     /// It takes no more objects until it was repaired.
     unfit: AtomicBool,
+    /// Its index was repaired, and lacks what counts no more: it is to be rewritten before that could be taken for lost.
+    pub rewrite_due: AtomicBool,
     /// Which of the data file's records count was not known when its lost index was replaced.
     pub recovered: AtomicBool,
     /// A [`crate::cache_policy::queues::FifoQueue`].
@@ -82,19 +85,42 @@ impl ExpiryRange {
     }
 }
 
+/// An index is at most so many times as long as all that its volume can hold: objects of one byte take 64 bytes and 56 in an index, and
+/// their deletions twice 40 and marks, all of which may be in one index.
+const INDEX_SHARE_MAX: u64 = 4;
+
 /// How segments are used.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     pub writable: bool,
     /// Objects are read here and there, in no order that they were put in: a cache's.
     pub scattered: bool,
+    /// No index of the volume is longer.
+    pub index_bytes_max: u64,
 }
 
 impl Access {
-    pub(crate) fn of(mode: Mode, read_only: bool) -> Self {
-        Self { writable: !read_only, scattered: mode == Mode::Cache }
+    /// `volume_bytes`: what the volume can hold.
+    pub(crate) fn of(mode: Mode, read_only: bool, volume_bytes: u64) -> Self {
+        let index_bytes_max = volume_bytes.saturating_mul(INDEX_SHARE_MAX);
+        Self { writable: !read_only, scattered: mode == Mode::Cache, index_bytes_max }
     }
 }
+
+/// Why an index file is not read though its length could be that of one: as good as all of it is a hole, which would only take memory. No
+/// compression of a file system makes an index that small.
+fn why_too_empty(file: &Arc<dyn DiskFile>, length: u64) -> Option<String> {
+    let stored = fstat(file.descriptor()?).ok()?.st_blocks.cast_unsigned().saturating_mul(512);
+    (length > HOLES_FROM_BYTES && stored < length / 64).then(|| {
+        format!(
+            "it has {length} bytes, of which {stored} are stored: it is not what the store wrote; `crumb pack repair` makes it again \
+             from the data file"
+        )
+    })
+}
+
+/// A shorter index takes little memory, whatever is in it.
+const HOLES_FROM_BYTES: u64 = 64 << 20;
 
 impl Segment {
     pub(crate) fn new(
@@ -120,6 +146,7 @@ impl Segment {
             index_bytes: AtomicU64::new(0),
             index_lost: AtomicBool::new(false),
             unfit: AtomicBool::new(false),
+            rewrite_due: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             queue_kind: AtomicU8::new(0),
             expiry_first_s: AtomicU32::new(ExpiryRange::EMPTY.first_s),
@@ -169,8 +196,29 @@ impl Segment {
     }
 
     /// The whole index file.
+    ///
+    /// # Errors
+    /// When it cannot be read, and when it is longer than what the volume can hold has index records: something else is in its place.
     pub(crate) fn read_index(&self) -> Result<Vec<u8>, DiskError> {
+        let name = Self::index_name(self.number);
+        let file = self.disk.open(&name, DiskOpen::Read)?;
+        let length = file.length()?;
+        if let Some(why) = self.why_too_long(length).or_else(|| why_too_empty(&file, length)) {
+            let source = io::Error::new(io::ErrorKind::FileTooLarge, why);
+            return Err(DiskError { place: self.place(), name, operation: "read", source });
+        }
         self.read_index_begin(usize::MAX)
+    }
+
+    /// Why a file of this length is not the segment's index, if it is too long.
+    pub(crate) fn why_too_long(&self, length: u64) -> Option<String> {
+        let most = self.access.index_bytes_max;
+        (length > most).then(|| {
+            format!(
+                "it has {length} bytes, and an index of this volume has {most} at most: it is not what the store wrote; `crumb pack \
+                 repair` makes it again from the data file"
+            )
+        })
     }
 
     /// At most this many bytes of it.

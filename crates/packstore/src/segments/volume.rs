@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
-use crate::error::StoreError;
+use crate::error::{StoreError, lacks_descriptors};
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead, crc};
+use crate::locks::locked;
 use crate::segments::volume_copy::VolumeCopy;
 use crate::write_queue::VolumeQueue;
 
@@ -27,6 +28,8 @@ pub(crate) struct Volume {
     /// Held while `volume.copy` is put together and written: a copy that was put together earlier must not replace a later one,
     /// and two writers would take each other's file. Taken before the locks of `Segments`.
     pub copying: Mutex<()>,
+    /// Why `full` was set, when it was not for lack of room.
+    pub why_full: Mutex<Option<StoreError>>,
     /// `volume.copy` is of an earlier opening, as the disk was full.
     pub copy_is_old: AtomicBool,
     /// It is being emptied, to be removed from the store: nothing new is put here.
@@ -61,6 +64,7 @@ impl Volume {
             failed: OnceLock::new(),
             queue: VolumeQueue::new(),
             full: AtomicBool::new(false),
+            why_full: Mutex::default(),
             copying: Mutex::default(),
             copy_is_old: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -71,6 +75,11 @@ impl Volume {
 
     pub(crate) fn takes_objects(&self) -> bool {
         self.failed.get().is_none() && !self.leaving.load(Ordering::SeqCst)
+    }
+
+    /// No room could be found: the error for those who wait for it. The next one looks again.
+    pub(crate) fn take_why_full(&self) -> StoreError {
+        locked(&self.why_full).take().unwrap_or(StoreError::Full)
     }
 
     pub(crate) fn failure(&self) -> Option<StoreError> {
@@ -92,9 +101,12 @@ pub(crate) fn is_full(error: &DiskError) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory) || lacks_descriptors(error)
 }
 
-fn lacks_descriptors(error: &DiskError) -> bool {
-    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
-    error.source.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
+/// What is reported of an error for which [`is_full`] is true.
+pub(crate) fn full(error: DiskError) -> StoreError {
+    match StoreError::from(error) {
+        error @ StoreError::NoDescriptors { .. } => error,
+        _ => StoreError::Full,
+    }
 }
 
 /// The lock of a volume.

@@ -52,7 +52,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 lost.heads.extend(damage.map(|damage| format!("{}: {damage}", disk.place())));
                 volumes.push((head, disk, lock));
             }
-            Err(error @ StoreError::Locked { .. }) => return Err(error),
+            Err(error @ (StoreError::Locked { .. } | StoreError::NoDescriptors { .. })) => return Err(error),
             Err(error) => left_out.push((disk, error)),
         }
     }
@@ -110,8 +110,12 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
 
     let mut segments: Vec<Option<Arc<Segment>>> = Vec::new();
     let mut bare = Vec::new();
-    for (index, (_, disk, _)) in volumes.iter().enumerate() {
-        bare.extend(find_files(disk, index, shape, Access::of(mode, options.read_only), &mut segments)?);
+    for (index, (head, disk, _)) in volumes.iter().enumerate() {
+        // A volume may have been larger.
+        let bodies = disk.names()?.iter().filter(|name| name.ends_with(".body")).count() as u64;
+        let volume_bytes = head.size_bytes.max((bodies + 1) * shape.segment_bytes());
+        let access = Access::of(mode, options.read_only, volume_bytes);
+        bare.extend(find_files(disk, index, shape, access, &mut segments)?);
     }
     // Bodies without an index, when it is known which numbers have one.
     for body in bare {
@@ -139,7 +143,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let objects_expected = size_bytes / (u64::from(first.object_bytes_mean) + OBJECT_OVERHEAD_BYTES);
     let disks = volumes.iter().map(|(_, disk, _)| disk.clone()).collect::<Vec<_>>();
     let found;
-    (found, lost.table) = table_file::read(&disks, first.store, openings, objects_expected);
+    (found, lost.table) = table_file::read(&disks, first.store, openings, objects_expected)?;
     let found = found.filter(|table| table.knows(&segments));
     if found.is_none() {
         note_ends(&volumes, openings, &segments, &mut lost);
@@ -373,7 +377,13 @@ fn find_files(
             return Err(StoreError::Foreign { place, why });
         }
         let segment = Segment::new(number, index, disk.clone(), access, 0);
-        segment.index_bytes.store(length, Ordering::Relaxed);
+        match segment.why_too_long(length) {
+            // It counts as damaged when it is read, and nothing is made as large as it says.
+            Some(why) => {
+                tracing::error!(file = number, volume = %disk.place(), "the index of a segment: {why}")
+            }
+            None => segment.index_bytes.store(length, Ordering::Relaxed),
+        }
         if !has_body {
             // What is in its place is reported with what to do.
             if !others.contains(&Segment::data_name(number)) {

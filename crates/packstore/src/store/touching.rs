@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::format::{Name, TIMES_AT, encode_times};
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
-use crate::segments::volume::is_full;
+use crate::segments::volume::{full, is_full};
 use crate::store::Store;
 use crate::write_queue::group::TableEntry;
 use crate::write_queue::keys::Taken;
@@ -102,7 +102,7 @@ pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) ->
     match written {
         Ok(()) => Ok(true),
         // A full disk is no broken one: on a file system that copies on writing, this too takes room.
-        Err(error) if is_full(&error) => Err(StoreError::Full),
+        Err(error) if is_full(&error) => Err(full(error)),
         Err(error) => Err(volume.fail(error)),
     }
 }

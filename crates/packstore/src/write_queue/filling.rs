@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use disk::DiskFile;
 
 use super::direct::Direct;
+use crate::format::TOMBSTONES_APART_BYTES;
 use crate::locks::locked;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::free_runs::FreeRuns;
@@ -35,7 +36,7 @@ pub(crate) struct Session {
 }
 
 /// So far apart are the two, at least.
-pub(crate) const COPY_DISTANCE_BYTES: u64 = 512;
+const COPY_DISTANCE_BYTES: u64 = TOMBSTONES_APART_BYTES as u64;
 
 impl Session {
     /// Of a segment whose index ends here, durably.

@@ -345,7 +345,7 @@ impl WriteQueue {
         }
         // The next one looks again: readers may have let go of a file meanwhile.
         if volume.full.swap(false, Ordering::SeqCst) && (blocks == 0 || !staging.release_files(queue_kind)) {
-            return Err(StoreError::Full);
+            return Err(volume.take_why_full());
         }
         let fillings = &mut staging.queues[queue_kind.at()];
         fillings.want_blocks = Some(blocks);

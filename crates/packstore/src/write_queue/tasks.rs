@@ -140,7 +140,15 @@ impl VolumeQueue {
 
     /// Notifies callers that wait for room that there is none; not yet when files are held by changes that are not durable: the
     /// writer's next task is to write these.
-    pub(crate) fn give_none(&self, volume: &Volume, queue_kind: FifoQueue, blocks: u32, pace: &mut Pace) {
+    /// `why`: when it is not for lack of room.
+    pub(crate) fn give_none(
+        &self,
+        volume: &Volume,
+        queue_kind: FifoQueue,
+        blocks: u32,
+        pace: &mut Pace,
+        why: Option<StoreError>,
+    ) {
         let mut staging = locked(&self.staging);
         if staging.unsynced || !staging.group.is_empty() {
             staging.group.sync = true;
@@ -148,6 +156,7 @@ impl VolumeQueue {
             pace.group_first = true;
             return;
         }
+        *locked(&volume.why_full) = why;
         volume.full.store(true, Ordering::SeqCst);
         drop(staging);
         self.room.notify_all();

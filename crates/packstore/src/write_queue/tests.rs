@@ -64,7 +64,7 @@ impl Fixture {
     fn with_file(mode: Mode) -> Self {
         let fixture = Self::new(mode);
         let disk: Arc<dyn Disk> = fixture.disk.clone();
-        let segment = Segment::new(0, 0, disk.clone(), Access::of(mode, false), 1);
+        let segment = Segment::new(0, 0, disk.clone(), Access::of(mode, false, 1 << 20), 1);
         let body = disk.open(&Segment::data_name(0), DiskOpen::New).expect("made");
         let index = disk.open(&Segment::index_name(0), DiskOpen::New).expect("made");
         disk.sync_names().expect("durable");
@@ -168,12 +168,12 @@ fn a_full_volume_is_full_only_after_what_waits_was_written() {
     let store = Fixture::with_file(Mode::Store);
     let mut pace = Pace::default();
     store.stage(b"key", Patience::Some).expect("staged");
-    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace);
+    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace, None);
     assert!(!store.volume.full.load(Ordering::SeqCst), "the group may hold a file that has room");
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Group));
     store.write();
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Room { blocks: 5, .. }));
-    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace);
+    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace, None);
     assert!(store.volume.full.load(Ordering::SeqCst));
 }
 

@@ -17,7 +17,7 @@ use crate::format::{IndexRecord, MARK_BYTES};
 use crate::locks::locked;
 use crate::options::Mode;
 use crate::segments::segment::Segment;
-use crate::segments::volume::{Counters, Volume, is_full};
+use crate::segments::volume::{Counters, Volume, full, is_full};
 
 /// Room of an index file is taken in such steps.
 const INDEX_STEP_BYTES: u64 = 64 << 10;
@@ -117,7 +117,7 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
             return volume.fail(error);
         }
         volume.full.store(true, Ordering::SeqCst);
-        StoreError::Full
+        full(error)
     };
     let counters = &volume.counters;
     Counters::add(&counters.groups, 1);

@@ -3,6 +3,7 @@
 //! `CRUMB_CRASH_POINTS` (10,000 unless told) is how many crash points are tried, `CRUMB_CRASH_SEED` where the seeds begin:
 //! a soak is many points from another seed. `CRUMB_CRASH_ONLY=seed:operation` tries one again.
 
+mod attacked;
 mod faults;
 mod kills;
 mod lost;

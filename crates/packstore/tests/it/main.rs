@@ -7,6 +7,7 @@ mod disks;
 mod expiring;
 mod faults;
 mod format;
+mod limits;
 mod model;
 mod serving;
 mod threads;

@@ -1,19 +1,21 @@
 //! Checks one segment: its index against its data file and the table, then each object in it.
 
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use disk::DiskError;
 
 use super::object::wrong_with;
 use super::{CheckReport, Fault};
-use crate::error::{StoreError, printable};
+use crate::error::{StoreError, lacks_descriptors, printable};
 use crate::format::{IndexRecord, IndexRecords, Put, damaged_behind};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::procedures::recover::cut::{CutRecord, cut_records, looks_cut};
+use crate::procedures::recover::cut::{CutRecord, Unnamed, cut_records, looks_cut};
 use crate::procedures::recover::index::unindexed;
 use crate::procedures::recover::misplaced::misplaced;
+use crate::procedures::recover::superseded::drop_superseded;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::store::iterate::index_of_live;
@@ -85,7 +87,7 @@ struct Live<'a> {
     /// Up to here it was complete once.
     marked_end: u64,
     /// Where index records cannot be read.
-    damaged: Vec<u64>,
+    damaged: Vec<Range<u64>>,
 }
 
 impl<'a> Live<'a> {
@@ -114,7 +116,7 @@ impl<'a> Live<'a> {
 
     /// Where index records cannot be read that a mark once covered.
     fn damaged_before_end(&self) -> impl Iterator<Item = u64> {
-        self.damaged.iter().copied().filter(|&at| at < self.marked_end)
+        self.damaged.iter().map(|range| range.start).filter(|&at| at < self.marked_end)
     }
 }
 
@@ -127,6 +129,7 @@ fn fault(segment: &Segment, key: Option<&[u8]>, what: String) -> Fault {
 fn no_access(segment: &Segment, live: Option<&Live<'_>>, error: &DiskError) -> Fault {
     let mut what = match error.kind() {
         ErrorKind::PermissionDenied => StoreError::no_access(error).to_string(),
+        _ if lacks_descriptors(error) => StoreError::no_access(error).to_string(),
         // What else is there is reported with what to do, if that is the cause.
         _ => format!("its data file cannot be opened: {}", error.source),
     };
@@ -147,7 +150,9 @@ fn wrong_with_index(segment: &Segment, read: &IndexRead, live: &Live<'_>) -> Vec
         None => {}
         Some(Lost::Head) => wrong.push("the head of its index is damaged".to_owned()),
         Some(Lost::Whole) => {
-            wrong.push("its index cannot be read; what is in it was learnt from the data file".to_owned());
+            let why =
+                segment.read_index().err().map(|error| format!(" ({})", error.source)).unwrap_or_default();
+            wrong.push(format!("its index cannot be read{why}; what is in it was learnt from the data file"));
         }
     }
     wrong.extend(live.damaged_before_end().map(|at| format!("the index is damaged from byte {at} on")));
@@ -169,7 +174,9 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
             report.recovered.push(key.to_vec());
         }
         if put.block < end {
-            report.faults.push(fault(segment, key, "its blocks are another's too".to_owned()));
+            // Which of the two is there shows below.
+            let what = "its blocks are another's too".to_owned();
+            report.faults.push(Fault { is_damaged: false, ..fault(segment, key, what) });
         }
         end = put.block + objects.setup.shape.blocks(put.record_bytes());
         // Parts of what has expired may be gone already.
@@ -188,19 +195,25 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
     }
 }
 
-/// Looks for records that an index which was cut off does not tell of.
+/// Looks for records that an index which was cut off or damaged does not tell of.
 fn check_cut(
     objects: &Objects,
     segment: &Segment,
     read: &IndexRead,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
-    let cut = cut_off(objects, segment, read)?;
-    if !cut.is_empty() {
+    let Unnamed { mut records, is_cut } = cut_off(objects, segment, read)?;
+    if is_cut {
         report.faults.push(fault(segment, None, "its index was cut off".to_owned()));
     }
-    let counts = |put: &Put<'_>| !put.name.internal && !objects.has_expired(put.expires_s);
-    for put in cut.iter().map(CutRecord::put).filter(counts) {
+    drop_superseded(objects, &mut records, |record| record)?;
+    // What is in doubt is reported as that.
+    let is_in_doubt = |put: &Put<'_>| {
+        objects.index.doubt_of(put.name.key, put.name.hash(objects.setup.hash_seed)).is_some()
+    };
+    let counts =
+        |put: &Put<'_>| !put.name.internal && !objects.has_expired(put.expires_s) && !is_in_doubt(put);
+    for put in records.iter().map(CutRecord::put).filter(counts) {
         let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
         if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
             let what = "it may be missing: no index record names it".to_owned();
@@ -210,14 +223,14 @@ fn check_cut(
     Ok(())
 }
 
-/// What an index lacks since it was cut off. After a clean stop the table knows better.
+/// What an index lacks since it was cut off or damaged. After a clean stop the table knows better.
 pub(in crate::procedures) fn cut_off(
     objects: &Objects,
     segment: &Segment,
     read: &IndexRead,
-) -> Result<Vec<CutRecord>, StoreError> {
-    if !objects.index.is_rebuilt() || read.lost.is_some() {
-        return Ok(Vec::new());
+) -> Result<Unnamed, StoreError> {
+    if !objects.index.is_rebuilt() || read.lost == Some(Lost::Whole) {
+        return Ok(Unnamed::default());
     }
     cut_records(objects, segment, read)
 }

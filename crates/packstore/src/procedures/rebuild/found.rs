@@ -26,7 +26,9 @@ const HAS_LOCATION: u64 = Location::END;
 const IS_TORN: u64 = Location::END << 1;
 const IS_UNCERTAIN: u64 = Location::END << 2;
 const HAS_EXPIRED: u64 = Location::END << 3;
-const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 4;
+const IS_UNSYNCED: u64 = Location::END << 4;
+const IS_FROM_DATA: u64 = Location::END << 5;
+const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 6;
 
 impl Found {
     pub fn tombstone(hash: u64, sequence: u64, superseded: u32) -> Self {
@@ -50,6 +52,24 @@ impl Found {
 
     pub fn has_expired(&self) -> bool {
         self.packed & HAS_EXPIRED != 0
+    }
+
+    /// Behind the last mark of its index: what was written with it may be lost.
+    pub fn note_unsynced(&mut self) {
+        self.packed |= IS_UNSYNCED;
+    }
+
+    pub fn is_unsynced(&self) -> bool {
+        self.packed & IS_UNSYNCED != 0
+    }
+
+    /// Its index was lost: it is of any time.
+    pub fn note_from_data(&mut self) {
+        self.packed |= IS_FROM_DATA;
+    }
+
+    pub fn is_from_data(&self) -> bool {
+        self.packed & IS_FROM_DATA != 0
     }
 
     /// Its body was lost.
@@ -111,7 +131,11 @@ mod tests {
             assert_eq!(Found::decode(&found.encode()), found);
         }
         assert_eq!((record.location(), record.kind()), (Some(location), Kind::Alias));
-        assert!(!record.is_torn() && !record.is_uncertain());
+        assert!(!record.is_torn() && !record.is_uncertain() && !record.is_unsynced());
+        let mut unsynced = record;
+        unsynced.note_unsynced();
+        assert_eq!(Found::decode(&unsynced.encode()), unsynced);
+        assert!(unsynced.is_unsynced() && unsynced.kind() == Kind::Alias && !unsynced.has_expired());
         assert!(torn.is_torn() && !torn.is_uncertain() && torn.location() == Some(location));
         assert!(
             record.expired().has_expired() && !record.has_expired() && record.expired().kind() == Kind::Alias

@@ -81,6 +81,12 @@ pub(super) fn resolve(
         }
         Ok::<_, StoreError>(())
     })?;
+    count_parts(objects, &ours, &internals, &mut resolved);
+    Ok(resolved)
+}
+
+/// Counts pieces and shared objects that some object names.
+fn count_parts(objects: &Objects, ours: &Ours, internals: &[(u64, u32, Found)], resolved: &mut Resolved) {
     for (id, found) in &ours.shared {
         if resolved.links.contains_key(id)
             && let Some(special) = ours.specials.get(&found.sequence)
@@ -88,14 +94,15 @@ pub(super) fn resolve(
             resolved.owners.insert(special.id);
         }
     }
-    for (id, part, found) in &internals {
-        let wanted =
-            if *part == SHARED { resolved.links.contains_key(id) } else { resolved.owners.contains(id) };
+    // Some of them may be what an object consists of that no index names any more.
+    let all_wanted = objects.index.is_incomplete();
+    for (id, part, found) in internals {
+        let wanted = all_wanted
+            || if *part == SHARED { resolved.links.contains_key(id) } else { resolved.owners.contains(id) };
         if let Some(location) = found.location().filter(|_| wanted) {
             count(objects, found, location);
         }
     }
-    Ok(resolved)
 }
 
 /// What the records of ours say: which manifests have all their pieces, which shared objects are there.
@@ -180,42 +187,37 @@ impl Resolved {
     /// All records of a hash, the newest first.
     fn group(&mut self, objects: &Objects, ours: &Ours, group: &[Found]) {
         for (at, found) in group.iter().enumerate() {
-            let location = found.location();
-            let named = if location.is_none() || found.is_uncertain() {
-                None
-            } else {
-                let named = ours.named(found).filter(|_| !found.is_torn());
-                if named.is_none() && (found.is_torn() || !may_lack_parts(objects, found)) {
-                    self.torn.insert(found.sequence);
-                    continue;
-                }
-                named
-            };
+            let fate = Fate::of(objects, ours, found);
+            if fate == Fate::Torn {
+                self.torn.insert(found.sequence);
+                continue;
+            }
             // What is newer than the one that counts is torn and superseded nothing.
             if objects.setup.mode == Mode::Cache || self.lost {
                 self.superseded.extend(unnamed_superseded(objects, &group[at..]));
             }
-            if found.is_uncertain() {
-                if !found.has_expired() {
-                    self.uncertain.push((found.hash, found.sequence));
-                }
-                let older = group.iter().filter(|older| older.sequence < found.sequence);
-                self.superseded.extend(older.filter_map(|older| {
-                    let location = older.location().filter(|_| !older.is_uncertain())?;
-                    Some((found.sequence, found.hash, Address::of(location, objects.setup.shape).file))
-                }));
-            } else if found.has_expired() || location.is_some() && named.is_none() {
-                // It supersedes what is older until its own index record is dropped, which leaves a tombstone.
-            } else if let (Some(location), Some(names)) = (location, named) {
-                match (found.kind(), names) {
-                    (Kind::Alias, Some(id)) => *self.links.entry(id).or_default() += 1,
-                    (_, Some(id)) => {
-                        self.owners.insert(id);
+            match fate {
+                Fate::Uncertain => {
+                    if !found.has_expired() {
+                        self.uncertain.push((found.hash, found.sequence));
                     }
-                    _ => {}
+                    self.superseded.extend(older_known(objects, group, found));
                 }
-                count(objects, found, location);
-                self.objects += 1;
+                Fate::Counts(names) => {
+                    match (found.kind(), names) {
+                        (Kind::Alias, Some(id)) => *self.links.entry(id).or_default() += 1,
+                        (_, Some(id)) => {
+                            self.owners.insert(id);
+                        }
+                        _ => {}
+                    }
+                    if let Some(location) = found.location() {
+                        count(objects, found, location);
+                        self.objects += 1;
+                    }
+                }
+                // It supersedes what is older until its own index record is dropped, which leaves a tombstone.
+                Fate::Void | Fate::Torn => {}
             }
             return;
         }
@@ -236,6 +238,9 @@ impl Resolved {
     pub fn install(mut self, objects: &Objects) {
         objects.queue.set_sequence(self.next_sequence);
         objects.index.learn(self.objects, self.torn);
+        if objects.index.is_incomplete() {
+            objects.index.note_orphans(self.next_sequence);
+        }
         objects.set_links(self.links);
         for (hash, sequence) in self.uncertain {
             if let Some(what) = self.unindexed.remove(&sequence) {
@@ -255,6 +260,56 @@ impl Resolved {
             tracing::warn!(%error, "what a damaged index record made void could not be recorded again");
         }
     }
+}
+
+/// What becomes of a record when all newer ones of its key are torn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It never counted: power took its body or what it names.
+    Torn,
+    /// No index names it.
+    Uncertain,
+    /// All that it does is supersede older ones.
+    Void,
+    /// It counts; the number of what it names, if anything.
+    Counts(Option<u64>),
+}
+
+impl Fate {
+    fn of(objects: &Objects, ours: &Ours, found: &Found) -> Self {
+        if found.is_uncertain() {
+            return Self::Uncertain;
+        }
+        if found.location().is_none() {
+            return Self::Void;
+        }
+        if found.is_torn() {
+            return Self::Torn;
+        }
+        match ours.named(found) {
+            Some(names) if !found.has_expired() => Self::Counts(names),
+            Some(_) => Self::Void,
+            None if may_lack_parts(objects, found) => Self::Void,
+            None if objects.setup.mode == Mode::Cache || found.is_unsynced() => Self::Torn,
+            None if found.is_from_data() && !objects.index.is_incomplete() => Self::Torn,
+            // Its parts were durable with it: the index record of one of them is gone since. Reading it is an error until a
+            // repair has found the part, and nothing older comes back.
+            None => ours
+                .specials
+                .get(&found.sequence)
+                .map_or(Self::Torn, |special| Self::Counts(Some(special.id))),
+        }
+    }
+}
+
+/// Older records that an index names, each with its own number: what is uncertain may yet turn out to count.
+fn older_known(objects: &Objects, group: &[Found], found: &Found) -> Vec<(u64, u64, u32)> {
+    let older = group.iter().filter(|older| older.sequence < found.sequence && !older.is_uncertain());
+    let named = older.filter_map(|older| {
+        let file = Address::of(older.location()?, objects.setup.shape).file;
+        Some((older.sequence, older.hash, file))
+    });
+    named.collect()
 }
 
 /// Whether parts of what a record names may be gone though it was whole: they have expired with it and were swept, or were

@@ -5,22 +5,27 @@
 //!    kept the parts alone made them void, and so did one that lost the parts alone with the object.
 //! 2. Each object that is the newest of its key, and whose parts are all there, counts again, and its parts with it.
 //! 3. What lacks a part is reported as lost, unless something as new has its key.
+//! 4. Before all that, parts count again that objects lack which count: their index records alone were lost.
 //!
 //! The indexes are rewritten after this.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cut::CutRecord;
 use super::records::each_record;
+use super::superseded::drop_superseded;
 use crate::error::StoreError;
-use crate::format::{Kind, Manifest, Put, SHARED, Tombstone, u32_at, u64_at};
+use crate::format::{
+    IndexRecord, IndexRecords, Kind, Manifest, Name, Put, SHARED, Tombstone, u32_at, u64_at,
+};
 use crate::index::address::location;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
 use crate::segments::segment::Segment;
+use crate::store::iterate::{index_of_live, record_from_index};
 use crate::write_queue::group::{Change, TableEntry};
 use crate::write_queue::keys::Taken;
 
@@ -51,10 +56,14 @@ pub(crate) struct Strays {
 impl Strays {
     /// What cut indexes lack, and what belongs to it. Nothing is put into the segments of any of it from now on: they are returned,
     /// and their indexes must be rewritten.
-    pub(crate) fn hold(objects: &Objects, cut: Vec<Stray>) -> (Self, Vec<Arc<Segment>>) {
+    pub(crate) fn hold(
+        objects: &Objects,
+        mut cut: Vec<Stray>,
+    ) -> Result<(Self, Vec<Arc<Segment>>), StoreError> {
         if cut.is_empty() {
-            return (Self::default(), Vec::new());
+            return Ok((Self::default(), Vec::new()));
         }
+        drop_superseded(objects, &mut cut, |stray| &stray.record)?;
         let (parts, torn) = strays(objects);
         let strays = Self { cut, torn, parts };
         let mut held = Vec::<Arc<Segment>>::new();
@@ -67,7 +76,14 @@ impl Strays {
                 }
             }
         }
-        (strays, held)
+        Ok((strays, held))
+    }
+
+    /// Keys that were deleted meanwhile: nothing older of them comes back.
+    pub(crate) fn forget(&mut self, keys: &[Vec<u8>]) {
+        let is_kept = |stray: &Stray| !keys.iter().any(|key| stray.record.put().name == Name::of(key));
+        self.cut.retain(is_kept);
+        self.torn.retain(is_kept);
     }
 
     /// Users' objects, the newest first: it may share its pieces with an older one, as a link does.
@@ -95,13 +111,71 @@ pub(crate) fn adopt(objects: &Objects, strays: &Strays) -> Result<Adopted, Store
         }
     }
     for (put, hash) in lacking {
-        let found = objects.find(put.name, hash, Depth::Head)?;
+        let found = match objects.find(put.name, hash, Depth::Head) {
+            // It is reported, and deleted, as that.
+            Err(StoreError::Damaged { .. }) => continue,
+            found => found?,
+        };
         let is_lost = found.is_none_or(|found| found.head.sequence < put.sequence);
         if is_lost && !adopted.lost.iter().any(|key| key == put.name.key) {
             adopted.lost.push(put.name.key.to_vec());
         }
     }
     Ok(adopted)
+}
+
+/// Makes parts count again of objects that count and lack them. Returns the segments of these parts, whose indexes must be rewritten.
+pub(crate) fn adopt_parts(objects: &Objects, strays: &Strays) -> Result<Vec<Arc<Segment>>, StoreError> {
+    let mut held = Vec::<Arc<Segment>>::new();
+    if strays.parts.is_empty() {
+        return Ok(held);
+    }
+    for segment in objects.segments.all_files() {
+        let Some(read) = index_of_live(objects, &segment)? else { continue };
+        for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
+            let hash = put.name.hash(objects.setup.hash_seed);
+            if put.kind == Kind::Whole || objects.index.location_of(hash, segment.number, put.block).is_none()
+            {
+                continue;
+            }
+            let owner = Stray { segment: segment.clone(), record: CutRecord::of_put(put) };
+            for part in missing_parts(objects, &strays.parts, &owner).unwrap_or_default() {
+                let Some(new) = entry_of(objects, part) else { continue };
+                part.segment.never_fill();
+                held.push(part.segment.clone());
+                objects.apply_now(&[Change::Put { new, old: None }]);
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Forgets parts of objects that no object names. While it was not known what some keys name, all that were found counted.
+/// Not those that were put since, perhaps for an object that is not complete yet.
+pub(crate) fn forget_orphans(objects: &Objects) -> Result<(), StoreError> {
+    let Some(sequence_end) = objects.index.take_orphans_end() else { return Ok(()) };
+    let (mut owners, mut parts) = (HashSet::new(), Vec::new());
+    for segment in objects.segments.all_files() {
+        let Some(read) = index_of_live(objects, &segment)? else { continue };
+        for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
+            let hash = put.name.hash(objects.setup.hash_seed);
+            let Some(location) = objects.index.location_of(hash, segment.number, put.block) else { continue };
+            if put.kind != Kind::Whole {
+                owners.insert((put.id, put.kind == Kind::Alias));
+            }
+            if put.name.internal && put.name.key.len() == 12 && put.sequence < sequence_end {
+                let blocks = objects.setup.shape.blocks(put.record_bytes());
+                let name = (u64_at(put.name.key, 0), u32_at(put.name.key, 8) == SHARED);
+                parts.push((name, TableEntry { hash, location, blocks, visible: false }));
+            }
+        }
+    }
+    for (_, entry) in parts.iter().filter(|(name, _)| !owners.contains(name)) {
+        objects.remove(entry);
+    }
+    Ok(())
 }
 
 /// Number of the owner, and of the part.
@@ -193,7 +267,13 @@ fn adopt_one(
     let put = stray.record.put();
     let Some(new) = entry_of(objects, stray) else { return Ok(()) };
     let _taken = Taken::one(objects.queue.keys(), new.hash);
-    let old = objects.find(put.name, new.hash, Depth::Whole)?;
+    let old = match objects.find(put.name, new.hash, Depth::Whole) {
+        // Its place is known, which is all that is needed.
+        Err(StoreError::Damaged { file, block, .. }) => {
+            record_from_index(objects, put.name, new.hash, file, block)?
+        }
+        found => found?,
+    };
     if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence) {
         return Ok(());
     }

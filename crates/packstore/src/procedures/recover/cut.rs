@@ -1,7 +1,8 @@
-//! An index that ends before records that were written while it was longer: how that shows.
+//! An index that ends before records that were written while it was longer, or that is damaged within: how that shows.
 //!
 //! Not here: what becomes of these records (`adopt`).
 
+use super::holes::Holes;
 use super::index::{end_of, indexed_blocks, put_of};
 use super::records::{Record, each_record};
 use crate::error::StoreError;
@@ -11,7 +12,7 @@ use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
 
-/// A record that an index lacks since it was cut off.
+/// A record that an index lacks since it was cut off or damaged.
 pub(crate) struct CutRecord {
     put: Vec<u8>,
     salt: u32,
@@ -25,6 +26,14 @@ impl CutRecord {
         Some(Self { put, salt })
     }
 
+    /// Of what an index names.
+    pub(super) fn of_put(put: Put<'_>) -> Self {
+        let mut bytes = Vec::new();
+        // The salt is of no matter, as it is not written so.
+        IndexRecord::Put(put).encode(0, &mut bytes);
+        Self { put: bytes, salt: 0 }
+    }
+
     pub(crate) fn put(&self) -> Put<'_> {
         match decode_index_record(&self.put, self.salt) {
             Some((IndexRecord::Put(put), _)) => put,
@@ -33,31 +42,42 @@ impl CutRecord {
     }
 }
 
-/// Records that were written after an index that was longer than it is now, and that it does not name, when one of them
-/// says so. Records that power loss left without an index record say nothing of the sort.
+/// What an index does not name.
+#[derive(Default)]
+pub(crate) struct Unnamed {
+    pub records: Vec<CutRecord>,
+    /// It ends too early.
+    pub is_cut: bool,
+}
+
+/// Records that an index does not name and that it may have named: it was longer, as one of them says, or is damaged where it may
+/// have named them. Records that power loss left without an index record say nothing of the sort.
 pub(crate) fn cut_records(
     objects: &Objects,
     segment: &Segment,
     read: &IndexRead,
-) -> Result<Vec<CutRecord>, StoreError> {
+) -> Result<Unnamed, StoreError> {
     let (indexed, end, salt) = (indexed_blocks(objects, read), end_of(read), read.salt);
-    let (mut cut, mut index_end) = (Vec::new(), 0);
-    let dropped_to = dropped_to(read);
+    let (mut behind_the_end, mut in_holes, mut index_end) = (Vec::new(), Vec::new(), 0);
+    let (dropped_to, holes) = (dropped_to(read), Holes::of(read));
     each_record(objects, segment, |record| {
-        if record.head.sequence <= dropped_to {
+        let is_dropped = record.head.sequence <= dropped_to;
+        if !is_dropped {
+            index_end = index_end.max(record.index_end);
+        }
+        let is_in_hole = holes.may_have_named(record.head.sequence, record.index_end);
+        if indexed.is_taken(record.block) || is_dropped && !is_in_hole {
             return;
         }
-        index_end = index_end.max(record.index_end);
-        if !indexed.is_taken(record.block)
-            && let Some(record) = CutRecord::of(objects, record, salt)
-        {
-            cut.push(record);
+        if let Some(record) = CutRecord::of(objects, record, salt) {
+            (if is_in_hole { &mut in_holes } else { &mut behind_the_end }).push(record);
         }
     })?;
-    if index_end <= end && !is_short(objects, segment, read) {
-        cut.clear();
+    let is_cut = !behind_the_end.is_empty() && (index_end > end || is_short(objects, segment, read));
+    if is_cut {
+        in_holes.append(&mut behind_the_end);
     }
-    Ok(cut)
+    Ok(Unnamed { records: in_holes, is_cut })
 }
 
 /// Records up to this number that the index does not name were dropped when it was rewritten, or may have been. A rewritten
@@ -69,6 +89,12 @@ fn dropped_to(read: &IndexRead) -> u64 {
 fn has_mark(read: &IndexRead) -> bool {
     IndexRecords::new(&read.bytes, read.salt)
         .any(|(_, index_record)| matches!(index_record, IndexRecord::Mark { .. }))
+}
+
+/// Whether an index ends with a mark of all of it.
+pub(crate) fn ends_with_mark(read: &IndexRead) -> bool {
+    let last = IndexRecords::new(&read.bytes, read.salt).last();
+    last.is_none_or(|(at, last)| last == IndexRecord::Mark { durable_end: at })
 }
 
 /// Whether it is known that an index was longer, or may have been, whatever the records themselves say.

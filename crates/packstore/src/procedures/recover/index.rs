@@ -1,12 +1,14 @@
 //! What a segment's index holds, or what it would hold: from its index file, or from the records of its data file.
 
+use std::cmp::Reverse;
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
 use super::records::{Record, each_record};
 use crate::error::StoreError;
 use crate::format::{
-    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, Kind, Manifest, Put, SHARED, salt_of, u16_at,
+    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest,
+    Put, RECORD_HEAD_BYTES, RecordHead, SHARED, salt_of, u16_at,
 };
 use crate::objects::Objects;
 use crate::objects::read::Depth;
@@ -18,7 +20,7 @@ use crate::segments::segment::Segment;
 pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
     let whole = index_of(objects.setup.store, segment);
     let Err(why) = whole else { return whole };
-    if segment.removed.load(Ordering::SeqCst) {
+    if segment.removed.load(Ordering::SeqCst) || matches!(why, StoreError::NoDescriptors { .. }) {
         return Err(why);
     }
     // One of another segment would name what is not here, and supersede with it what is elsewhere.
@@ -40,8 +42,30 @@ fn without_head(objects: &Objects, segment: &Segment) -> Option<IndexRead> {
     let mut read = IndexRead { salt, ..index_in(objects.setup.store, segment, bytes).ok()? };
     read.repair();
     read.lost = Some(Lost::Head);
-    Some(read)
+    is_own(objects, segment, &read).then_some(read)
 }
+
+/// Whether an index without its head is that of the segment in whose place it is: one of its newest records is where the index says. That of
+/// another segment would name what is not here, and supersede what is elsewhere.
+fn is_own(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
+    let puts = IndexRecords::new(&read.bytes, read.salt).filter_map(|(_, index_record)| match index_record {
+        IndexRecord::Put(put) => Some((put.sequence, put.block)),
+        _ => None,
+    });
+    let mut puts = puts.collect::<Vec<_>>();
+    puts.sort_unstable_by_key(|&(sequence, _)| Reverse(sequence));
+    let Ok(body) = segment.body() else { return true };
+    let mut bytes = vec![0; RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX];
+    let salt = objects.setup.body_salt(segment.number);
+    let mut is_there = |sequence, block| {
+        let read = body.read_at(&mut bytes, objects.setup.shape.offset(block)).unwrap_or(0);
+        RecordHead::decode(&bytes[..read], salt).is_some_and(|head| head.sequence == sequence)
+    };
+    puts.is_empty() || puts.iter().take(LOOKS_MAX).any(|&(sequence, block)| is_there(sequence, block))
+}
+
+/// Some of the newest records may be damaged.
+const LOOKS_MAX: usize = 64;
 
 fn index_head(objects: &Objects, segment: &Segment) -> IndexHead {
     IndexHead {
@@ -155,7 +179,7 @@ pub(super) fn indexed_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
 }
 
 /// Where the last index record of an index ends.
-pub(super) fn end_of(read: &IndexRead) -> u64 {
+pub(in crate::procedures) fn end_of(read: &IndexRead) -> u64 {
     let last = IndexRecords::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
     match last {
         0 => INDEX_HEAD_BYTES as u64,

@@ -2,8 +2,9 @@
 //!
 //! 1. The opening has read `table` and has changed nothing yet.
 //! 2. An index that is damaged, or that lacks records which count, is replaced. What of it can be read stays at its offset. Damaged
-//!    ranges become zeros. Index records of what it lacks are made from the data file and appended.
+//!    ranges are filled with marks of nothing. Index records of what it lacks are made from the data file and appended.
 //! 3. Only then the opening removes `table`.
+//! 4. The repair that follows rewrites it without what counts no more: what was deleted has no index record in it any more.
 //!
 //! Always holds: `table` agrees with the indexes before and after each replacement, as an index keeps its generation and names the
 //! same records that count. So a kill at any moment leaves `table`, or whole indexes, or both.
@@ -16,11 +17,11 @@ use super::index::{index_or_records, unindexed};
 use super::misplaced::misplaced;
 use super::records::each_record;
 use crate::error::StoreError;
-use crate::format::{INDEX_HEAD_BYTES, IndexRecord, IndexRecords, u16_at};
+use crate::format::{INDEX_HEAD_BYTES, IndexRecord, IndexRecords, fill_gaps, u16_at};
 use crate::objects::Objects;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::Segment;
-use crate::segments::volume::{is_full, replace_file};
+use crate::segments::volume::{full, is_full, replace_file};
 
 /// Rewrites damaged indexes, and notes each for the next check. While a file is under the name of another segment nothing is
 /// written, as a repair refuses then.
@@ -51,10 +52,11 @@ fn replace(objects: &Objects, segment: &Arc<Segment>, bytes: &[u8]) -> Result<()
     let volume = objects.segments.volume(segment.volume);
     let name = Segment::index_name(segment.number);
     replace_file(&volume.disk, &name, &[bytes]).map_err(|error| match is_full(&error) {
-        true => StoreError::Full,
+        true => full(error),
         false => error.into(),
     })?;
     segment.index_bytes.store(bytes.len() as u64, Ordering::Relaxed);
+    segment.rewrite_due.store(true, Ordering::SeqCst);
     let place = segment.place();
     objects.segments.note_damage(format!(
         "{place}: the index `{name}` was damaged; it was rewritten with all objects that the file `table` lists"
@@ -79,6 +81,7 @@ fn whole_index(objects: &Objects, segment: &Segment) -> Result<Option<Vec<u8>>, 
     // Each record of the data file says how long the index was when it was written. A shorter one would count as cut off.
     let end = bytes.len().max(index_bytes_min(objects, segment)?);
     bytes.resize(end.next_multiple_of(8), 0);
+    fill_gaps(&mut bytes, read.salt);
     bytes.extend_from_slice(&missing);
     IndexRecord::Mark { durable_end: bytes.len() as u64 }.encode(read.salt, &mut bytes);
     Ok(Some(bytes))
@@ -86,7 +89,7 @@ fn whole_index(objects: &Objects, segment: &Segment) -> Result<Option<Vec<u8>>, 
 
 /// What can be used of an index.
 struct Kept {
-    /// The whole file, with zeros in the place of what cannot be used.
+    /// The whole file, with zeros in the place of what is not kept.
     bytes: Vec<u8>,
     /// Of its records that count.
     live_blocks: u32,

@@ -2,6 +2,7 @@
 
 mod data_files;
 mod indexes;
+mod moved_blocks;
 mod tables;
 mod volumes;
 

@@ -51,8 +51,7 @@ impl StoreMutations {
         if let Some(held_back) = self.failures.pass(Instant::now()) {
             let error = match error {
                 // The store's own advice is for a store that evicts nothing.
-                StoreError::Full => "the disk is full, or the process out of descriptors or memory: free some space outside the cache, \
-                                     or raise the limit"
+                StoreError::Full => "the disk is full, or the process out of memory: free some space outside the cache, or raise the limit"
                     .to_owned(),
                 error => error.to_string(),
             };
