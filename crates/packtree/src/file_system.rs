@@ -587,8 +587,8 @@ impl Drop for Opened {
 /// A refusal on `path`.
 fn failed(op: FsOp, path: PathBuf, refusal: Refusal) -> FsError {
     match refusal {
-        Refusal::Status(status) => FsError::Failed { op, path, status, source: None },
-        Refusal::Room => FsError::Failed { op, path, status: Status::NOSPC, source: None },
+        Refusal::Status(status) => FsError::refused_here(op, path, status),
+        Refusal::Room => FsError::refused_here(op, path, Status::NOSPC),
         Refusal::Dangling(Dangling { what, inode }) => {
             let place = path.display().to_string();
             let error = TreeError::Inconsistent { place, inode, what };

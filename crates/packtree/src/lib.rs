@@ -40,6 +40,7 @@ mod names;
 mod nodes;
 mod opening;
 mod options;
+mod presence;
 mod repair;
 mod replay;
 mod requests;
@@ -51,7 +52,6 @@ mod version1;
 
 pub use check::{TreeReport, check};
 pub use copying::{begin_copy, end_copy};
-pub use creation::{Presence, is_tree, presence};
 pub use error::TreeError;
 pub use file_system::PackTree;
 pub use nodes::{
@@ -59,6 +59,7 @@ pub use nodes::{
     XattrHow,
 };
 pub use options::TreeOptions;
+pub use presence::{Presence, is_tree, presence};
 pub use repair::{TreeRepair, repair};
 pub use replay::TreeFault;
 pub use salvage::{SalvageError, Salvaged, salvage};

@@ -22,6 +22,7 @@ use crate::journal::Tail;
 use crate::locking::TreeLock;
 use crate::names::{FreeMap, Manifest, ManifestRead, SortedRun, remove_others};
 use crate::options::TreeOptions;
+use crate::presence::nothing_in_the_way;
 use crate::replay::{Journal, Replayed, TreeFault};
 use crate::space::{Run, Space};
 use crate::table::Table;
@@ -179,6 +180,7 @@ enum Purpose {
 }
 
 fn open_as(disk: Arc<dyn Disk>, options: &TreeOptions, purpose: Purpose) -> Result<Opening, TreeError> {
+    nothing_in_the_way(&*disk)?;
     read_head(&*disk)?;
     let (lock, purpose) = match purpose {
         Purpose::Write => match TreeLock::alone(&*disk) {

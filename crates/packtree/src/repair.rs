@@ -18,6 +18,7 @@ use crate::error::TreeError;
 use crate::locking::TreeLock;
 use crate::names::{Manifest, ManifestRead, SortedRun, remove};
 use crate::opening::read_head;
+use crate::presence::nothing_in_the_way;
 use crate::replay::TreeFault;
 
 /// What [`repair`] did.
@@ -35,6 +36,7 @@ pub struct TreeRepair {
 /// # Errors
 /// When there is no tree, another process uses it, or the disk cannot be read or written. The tree is then as it was.
 pub fn repair(disk: &dyn Disk, mut progress: impl FnMut(u64, u64)) -> Result<TreeRepair, TreeError> {
+    nothing_in_the_way(disk)?;
     let lock = TreeLock::alone(disk)?;
     let before = checked(disk, &lock, &mut progress)?.faults;
     if !before.iter().any(|fault| fault.is_repairable) || !write_runs_again(disk)? {

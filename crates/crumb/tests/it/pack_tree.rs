@@ -111,6 +111,71 @@ fn a_lost_head_and_an_unfinished_creation_are_named_and_the_latter_is_made_good(
     bench.fine(&["pack", "check", "killed"]);
 }
 
+/// Symptom: with a link in the place of `tree`, `pack create` made a store of objects over the tree, and a target pack:STORE/DIR another
+/// one in it.
+#[test]
+fn a_tree_with_something_else_in_the_place_of_a_file_is_refused_by_every_verb_and_left_as_it_is() {
+    let bench = with_tree();
+    bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"]);
+    let listed = || {
+        let entries = fs::read_dir(bench.path("store")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for name in ["tree", "space"] {
+        let (path, away) = (bench.path(&format!("store/{name}")), bench.path("away"));
+        fs::rename(&path, &away).unwrap();
+        std::os::unix::fs::symlink(&away, &path).unwrap();
+        let before = listed();
+        for args in [
+            &["pack", "create", "store", "--tree"][..],
+            &["pack", "create", "store", "--size", "64M"],
+            &["pack", "create", "other", "--size", "64M", "--volume", "store"],
+            &["pack", "check", "store"],
+            &["pack", "repair", "store"],
+            &["pack", "repair", "store", "--to", "copy"],
+            &["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"],
+            &["run", "postmark", "pack:store/new", "--number", "10", "--transactions", "10"],
+            &["run", "fstress", "pack:store", "--rate", "10"],
+            &["clean", "pack:store"],
+        ] {
+            let said = bench.crumb(args);
+            let wanted = format!("a symbolic link is in the place of the file `{name}`");
+            // With a whole head it is a tree to the verbs for objects.
+            let is_refused =
+                said.err.contains(&wanted) || name == "space" && said.err.contains("holds a file tree");
+            assert!(said.code != 0 && is_refused, "{args:?}: {}", said.err);
+        }
+        assert_eq!(listed(), before);
+        fs::remove_file(&path).unwrap();
+        fs::rename(&away, &path).unwrap();
+    }
+    bench.fine(&["pack", "check", "store"]);
+}
+
+/// Symptom: `cannot open: NFS3ERR_NOTDIR`, where no server is.
+#[test]
+fn a_target_below_a_tree_that_is_no_directory_is_refused_in_plain_words() {
+    let bench = with_tree();
+    let run = ["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"];
+    bench.crumb(&run);
+    let file = "pack:store/crumb-netnews-kept/lib/history";
+    for (target, words) in
+        [(file, "not a directory (ENOTDIR)"), ("pack:store/none", "no such file or directory")]
+    {
+        for args in [&["clean", target][..], &["run", "fstress", target, "--rate", "10"]] {
+            let refused = bench.crumb(args);
+            assert_ne!(refused.code, 0, "{args:?}");
+            let err = refused.err;
+            assert!(
+                err.contains(words) && err.contains("or the tree itself") && !err.contains("NFS3ERR"),
+                "{err}"
+            );
+        }
+    }
+}
+
 #[test]
 fn fstress_says_what_it_needs_where_no_tree_is() {
     let bench = with_tree();
