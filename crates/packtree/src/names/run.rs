@@ -182,14 +182,14 @@ impl SortedRun {
             rebuilt: Mutex::default(),
         };
         if !is_indexed {
-            faults.push(run.index_again(heads.blocks_at, end.map(|end| end.keys))?);
+            faults.push(run.index_again(heads.blocks_at, whole)?);
         }
         Ok(Some((run, faults)))
     }
 
-    /// Makes the index again from the blocks. `keys`: how many there should be, where that is known.
-    fn index_again(&mut self, start: u64, keys: Option<u64>) -> Result<RunFault, DiskError> {
-        let (places, end) = blocks_from(&*self.file, start)?;
+    /// Makes the index again from the blocks. `ends`: where they should end and how many keys there should be, where that is known.
+    fn index_again(&mut self, start: u64, ends: Option<Ends>) -> Result<RunFault, DiskError> {
+        let (places, end) = blocks_from(&*self.file, start, ends.map(|ends| ends.index_at))?;
         let mut index = Index::default();
         self.index = Index::of_places(places);
         self.keys = 0;
@@ -211,7 +211,7 @@ impl SortedRun {
             "{}: its index is damaged; {} names and inodes were found in its first {end} bytes",
             self.name, self.keys
         );
-        Ok(RunFault { what, is_repairable: keys == Some(self.keys) })
+        Ok(RunFault { what, is_repairable: ends.is_some_and(|ends| ends.keys == self.keys) })
     }
 
     pub(crate) fn blocks(&self) -> usize {
