@@ -333,6 +333,11 @@ impl DiskFile for LocalDiskFile {
         self.checked("stat", self.file.metadata().map(|found| found.len()))
     }
 
+    fn allocated(&self) -> Result<u64, DiskError> {
+        // stat(2) counts in 512 bytes, whatever the file system's blocks are.
+        self.checked("stat", self.file.metadata().map(|found| found.blocks().saturating_mul(512)))
+    }
+
     fn set_length(&self, bytes: u64) -> Result<(), DiskError> {
         self.checked("truncate", self.file.set_len(bytes))
     }
