@@ -1,8 +1,9 @@
 //! A tree made, in a directory that has nothing, or what an unfinished creation left.
 //!
 //! 1. `space`: one segment of zeros. It stays so until the tree is opened to be written.
-//! 2. `names-1`, `free-2`, `manifest`: the root, and that all is free.
-//! 3. `tree`: by rename, last. From then on there is a tree.
+//! 2. `spare`: room in reserve, if there is any.
+//! 3. `names-1`, `free-2`, `manifest`: the root, and that all is free.
+//! 4. `tree`: by rename, last. From then on there is a tree.
 //!
 //! Always holds: what an unfinished creation left is taken up only when there is nothing in it; a directory that lost `tree` alone is
 //! never made a new tree.
@@ -21,6 +22,7 @@ use crate::names::{FreeMap, MANIFEST, Manifest, SortedRun, is_of_names, remove};
 use crate::opening::{HEAD, HEAD_NEW, SPACE};
 use crate::options::TreeOptions;
 use crate::presence::nothing_in_the_way;
+use crate::spare;
 use crate::table::Table;
 use crate::version1;
 
@@ -47,6 +49,7 @@ pub(crate) fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeE
     space.reserve(0, shape.segment_bytes.into())?;
     space.set_length(shape.segment_bytes.into())?;
     space.sync()?;
+    spare::take(disk, &shape)?;
     let mut table = Table::new(version1::own(), 0);
     let free = FreeMap { segments: 1, runs: vec![shape.contents_of(0)] };
     write_names(disk, &shape, &mut table, free, 0)?;
@@ -101,7 +104,7 @@ pub(crate) fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
 
 /// Whether a creation of any version makes a file of this name before `tree`.
 fn is_of_creation(name: &str) -> bool {
-    [SPACE, HEAD_NEW].contains(&name) || version1::NAMES.contains(&name) || is_of_names(name)
+    [SPACE, HEAD_NEW, spare::NAME].contains(&name) || version1::NAMES.contains(&name) || is_of_names(name)
 }
 
 /// Whether `space` and the files of names, as far as they are there, hold nothing.

@@ -46,6 +46,7 @@ mod replay;
 mod requests;
 mod salvage;
 mod space;
+mod spare;
 mod table;
 mod time;
 mod version1;

@@ -25,6 +25,7 @@ use crate::options::TreeOptions;
 use crate::presence::nothing_in_the_way;
 use crate::replay::{Journal, Replayed, TreeFault};
 use crate::space::{Run, Space};
+use crate::spare::is_full;
 use crate::table::Table;
 use crate::version1;
 
@@ -250,6 +251,16 @@ pub(crate) fn close(engine: &Engine) -> Result<(), TreeError> {
         return Ok(());
     }
     engine.settle()?;
+    engine.give_back_when_short()?;
     let last = engine.read().tail.changed;
-    Ok(clean_stop::write(&*engine.disk, engine.shape.id, last)?)
+    let written = engine.with_room(|| Ok(clean_stop::write(&*engine.disk, engine.shape.id, last)?));
+    match written {
+        // All is durable nevertheless; only damage to the journal's end would not be noticed.
+        Err(TreeError::Disk(error)) if is_full(&error) => {
+            tracing::warn!(place = %engine.place, "the disk is full: it could not be noted that the tree was closed");
+        }
+        written => written?,
+    }
+    engine.retake_spare();
+    Ok(())
 }

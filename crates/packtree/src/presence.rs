@@ -16,6 +16,7 @@ use crate::format::TREE_MAGIC;
 use crate::locking::LOCK;
 use crate::names::{MANIFEST, is_of_names};
 use crate::opening::{HEAD, HEAD_NEW, SPACE};
+use crate::spare;
 use crate::version1;
 
 /// What a directory has of a tree.
@@ -99,7 +100,7 @@ pub(crate) fn nothing_in_the_way(disk: &dyn Disk) -> Result<(), TreeError> {
 
 /// Whether a file of this name is one of a tree, of any version.
 pub(crate) fn is_of_tree(name: &str) -> bool {
-    [SPACE, HEAD, HEAD_NEW, LOCK, COPYING, clean_stop::NAME, clean_stop::NEW].contains(&name)
+    [SPACE, HEAD, HEAD_NEW, LOCK, COPYING, clean_stop::NAME, clean_stop::NEW, spare::NAME].contains(&name)
         || version1::NAMES.contains(&name)
         || is_of_names(name)
 }

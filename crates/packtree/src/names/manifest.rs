@@ -72,6 +72,11 @@ impl Manifest {
         disk.sync_names()
     }
 
+    /// Removes one that was begun and did not get its name. Returns whether there was one.
+    pub(crate) fn remove_new(disk: &dyn Disk) -> bool {
+        disk.remove(NEW).is_ok()
+    }
+
     pub(crate) fn read(disk: &dyn Disk, id: u128) -> Result<ManifestRead, DiskError> {
         let bytes = match disk.open(MANIFEST, DiskOpen::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),

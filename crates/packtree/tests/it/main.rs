@@ -7,6 +7,7 @@ mod file_system;
 mod format;
 mod full;
 mod locking;
+mod no_room;
 mod nodes;
 mod requests;
 mod scenario;
