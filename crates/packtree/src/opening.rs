@@ -32,6 +32,8 @@ use crate::version1;
 pub(crate) const HEAD: &str = "tree";
 pub(crate) const HEAD_NEW: &str = "tree.new";
 pub(crate) const SPACE: &str = "space";
+/// 64 TiB of segments of the usual length. An opening looks at each of them.
+const SEGMENTS_MAX: u64 = 1 << 20;
 
 /// What a tree's directory says of it.
 pub(crate) fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
@@ -76,8 +78,15 @@ impl Read {
 pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<Read, TreeError> {
     let (shape, version) = read_head(disk)?;
     let file = disk.open(SPACE, how)?;
-    let segments = (file.length()? / u64::from(shape.segment_bytes)) as u32;
+    let segments = file.length()? / u64::from(shape.segment_bytes);
     let mut faults = Vec::new();
+    if segments > SEGMENTS_MAX {
+        let what = format!(
+            "space: {segments} segments are more than any tree has; what is behind the first {SEGMENTS_MAX} is not read"
+        );
+        faults.push(TreeFault::of(what));
+    }
+    let segments = segments.min(SEGMENTS_MAX) as u32;
     if version == VERSION_1 {
         let mut table = Table::new(version1::own(), cache_bytes);
         let sequence = version1::restore(disk, shape.id, &mut table, &mut faults)?;
@@ -153,9 +162,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening
             };
             open_as(disk, options, Purpose::Read(Some(full)))
         }
-        Err(TreeError::Disk(error)) if error.kind() == ErrorKind::StorageFull => {
-            open_as(disk, options, Purpose::Read(Some(error)))
-        }
+        Err(TreeError::Disk(error)) if is_full(&error) => open_as(disk, options, Purpose::Read(Some(error))),
         opened => opened,
     }
 }

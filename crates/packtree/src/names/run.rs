@@ -74,6 +74,11 @@ impl Ends {
         bytes
     }
 
+    /// Of the filter of a run that has lost all but one in 64 of its keys, and some more.
+    fn filter_bytes_max(&self) -> u64 {
+        self.keys.saturating_mul(64 * 2).saturating_add(64 << 20)
+    }
+
     fn of(head: &Head) -> Self {
         let [index_at, filter_at, keys] = head.numbers;
         Self { index_at, filter_at, keys }
@@ -155,7 +160,10 @@ impl SortedRun {
         let whole = end.filter(fits);
         let (index, filter) = match whole {
             Some(end) => {
-                (section(&*file, end.index_at, end.filter_at)?, section(&*file, end.filter_at, filter_end)?)
+                // Where the file does not end as a run does, its length may be anything.
+                let is_plausible = !heads.is_damaged || filter_end - end.filter_at <= end.filter_bytes_max();
+                let filter = if is_plausible { section(&*file, end.filter_at, filter_end)? } else { None };
+                (section(&*file, end.index_at, end.filter_at)?, filter)
             }
             None => (None, None),
         };

@@ -6,6 +6,7 @@ mod damage;
 mod file_system;
 mod format;
 mod full;
+mod hostile;
 mod locking;
 mod no_room;
 mod nodes;
