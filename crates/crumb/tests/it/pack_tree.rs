@@ -1,8 +1,12 @@
 //! A file tree as a target: made by `crumb pack create --tree`, driven by benchmarks, checked by `crumb pack check`.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
+use disk::{Disk as _, LocalDisk};
 use serde_json::Value;
+use testkit::LoopImage;
 
 use crate::binary::Bench;
 
@@ -152,6 +156,40 @@ fn a_tree_with_something_else_in_the_place_of_a_file_is_refused_by_every_verb_an
         fs::rename(&away, &path).unwrap();
     }
     bench.fine(&["pack", "check", "store"]);
+}
+
+/// Symptom: after a kill on a full disk the tree could only be read, and nothing in it be removed to make room.
+#[test]
+fn what_a_killed_run_left_in_a_tree_on_a_full_disk_is_cleaned_and_its_room_is_free() {
+    let Some(image) = LoopImage::needed("ext4", 230 << 20, &["-m", "0", "-b", "4096"]) else { return };
+    let bench = Bench::in_memory();
+    let tree = image.path().join("tree").display().to_string();
+    bench.fine(&["pack", "create", &tree, "--tree"]);
+    let target = format!("pack:{tree}");
+    let files = ["--number", "8000", "--size", "10KiB..12KiB", "--transactions", "100000000", "--no-store"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args([&["run", "postmark", &target][..], &files].concat())
+        .current_dir(bench.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It has begun its second segment.
+    while fs::metadata(image.path().join("tree/space")).unwrap().len() < 128 << 20 {
+        assert!(run.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let ballast = fs::File::create(image.path().join("ballast")).unwrap();
+    while (&ballast).write_all(&[1; 4096]).is_ok() {}
+    ballast.sync_all().unwrap();
+    let free = || LocalDisk::open(image.path()).unwrap().room().unwrap().free_bytes;
+    assert_eq!(free(), 0);
+    let cleaned = json(&bench.fine(&["clean", &target, "--json", "-"]));
+    assert_eq!(cleaned["found"][0]["removed"], true, "{cleaned}");
+    assert!(free() > 50 << 20, "{} bytes are free", free());
+    bench.fine(&["pack", "check", &tree]);
 }
 
 /// Symptom: `cannot open: NFS3ERR_NOTDIR`, where no server is.

@@ -1,9 +1,9 @@
 //! A disk without one free block: what is in a tree can still be removed, and the room is free again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, DiskOpen};
+use disk::{Disk, DiskOpen, LocalDisk};
 use files::{FileSystem, Status};
 use packtree::{PackTree, TreeOptions, check};
 use testkit::{LoopImage, SimulatedDisk};
@@ -177,52 +177,95 @@ fn a_tree_without_the_spare_file_gets_one_when_it_is_opened_with_room() {
     assert_eq!(spare(&machine), Some(SMALL.journal_bytes as usize / 2));
 }
 
+/// A tree of files of 20,000 bytes that has filled its file system.
+pub struct FullImage {
+    image: LoopImage,
+    pub directory: PathBuf,
+    pub files: u64,
+}
+
+impl FullImage {
+    pub fn needed() -> Option<Self> {
+        let image = LoopImage::needed("ext4", 300 << 20, &["-m", "0", "-b", "4096"])?;
+        let directory = image.path().join("tree");
+        std::fs::create_dir(&directory).unwrap();
+        let mut full = Self { image, directory, files: 0 };
+        PackTree::create(&*full.disk(), &DEFAULT).unwrap();
+        let tree = full.open();
+        let refused = loop {
+            let path = PathBuf::from(full.files.to_string());
+            let written = tree.create(&path).and_then(|mut file| file.write(&pattern(20_000, full.files)));
+            match written {
+                Ok(_) => full.files += 1,
+                Err(error) => break (path, error),
+            }
+        };
+        assert_eq!(refused.1.status(), Some(Status::NOSPC), "{refused:?}");
+        assert!(full.files > 5_000, "{} files in 300 MiB", full.files);
+        // It may have been made and not written.
+        let _ = tree.unlink(&refused.0);
+        tree.close().unwrap();
+        Some(full)
+    }
+
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(LocalDisk::open(&self.directory).unwrap())
+    }
+
+    pub fn open(&self) -> PackTree {
+        let tree = PackTree::open(self.disk(), &DEFAULT, "pack:test").unwrap();
+        assert!(tree.faults().is_empty() && tree.unwritable().is_none(), "{:?}", tree.unwritable());
+        tree
+    }
+
+    /// Other data, to the last block.
+    pub fn fill(&self, round: u64) {
+        let ballast = std::fs::File::create(self.image.path().join(format!("ballast-{round}"))).unwrap();
+        let piece = vec![1; 4096];
+        while std::io::Write::write_all(&mut &ballast, &piece).is_ok() {}
+        ballast.sync_all().unwrap();
+        assert_eq!(self.free_bytes(), 0);
+    }
+
+    pub fn free_bytes(&self) -> u64 {
+        self.disk().room().unwrap().free_bytes
+    }
+
+    pub fn is_whole(&self, when: &str) {
+        let report = check(&*self.disk(), |_, _| ()).unwrap();
+        assert_eq!((report.faults, report.leaked_bytes), (Vec::new(), 0), "{when}");
+    }
+
+    /// Whether the file is there; then it is whole.
+    pub fn has(&self, tree: &PackTree, number: u64) -> bool {
+        let path = number.to_string();
+        let is_there = tree.stat(Path::new(&path)).is_ok();
+        assert!(!is_there || read(tree, &path) == pattern(20_000, number), "{path}");
+        is_there
+    }
+}
+
+/// Nothing happens by itself.
+const DEFAULT: TreeOptions =
+    TreeOptions { segment_bytes: 64 << 20, journal_bytes: 1 << 20, flush_every: None, cache_bytes: 32 << 20 };
+
 /// On a real file system, with the sizes of every tree.
 #[test]
 fn on_ext4_without_a_free_block_files_are_removed_and_their_room_is_free() {
-    let Some(image) = LoopImage::needed("ext4", 300 << 20, &["-m", "0", "-b", "4096"]) else { return };
-    let directory = image.path().join("tree");
-    std::fs::create_dir(&directory).unwrap();
-    let local = || -> Arc<dyn Disk> { Arc::new(disk::LocalDisk::open(&directory).unwrap()) };
-    let options = TreeOptions { flush_every: None, ..TreeOptions::default() };
-    let open = || PackTree::open(local(), &options, "pack:test").unwrap();
-    PackTree::create(&*local(), &options).unwrap();
-    let mut number = 0_u64;
-    let tree = open();
-    let refused = loop {
-        let bytes = pattern(20_000, number);
-        let written = tree.create(Path::new(&number.to_string())).and_then(|mut file| file.write(&bytes));
-        match written {
-            Ok(_) => number += 1,
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(refused.status(), Some(Status::NOSPC), "{refused:?}");
-    assert!(number > 5_000, "{number} files in 300 MiB");
-    drop(tree);
+    let Some(full) = FullImage::needed() else { return };
     for round in 0..4_u64 {
-        // Other data, to the last block.
-        let ballast = std::fs::File::create(image.path().join(format!("ballast-{round}"))).unwrap();
-        let piece = vec![1; 4096];
-        while std::io::Write::write_all(&mut &ballast, &piece).is_ok() {}
-        drop(ballast.sync_all());
-        assert_eq!(local().room().unwrap().free_bytes, 0);
-        let tree = open();
-        assert!(tree.faults().is_empty() && tree.unwritable().is_none(), "{round}: {:?}", tree.unwritable());
-        let some = round * 1_000..round * 1_000 + 1_000;
-        for file in some {
-            let path = file.to_string();
-            assert!(read(&tree, &path) == pattern(20_000, file));
-            tree.unlink(Path::new(&path)).unwrap_or_else(|error| panic!("{round}: {path}: {error:?}"));
+        full.fill(round);
+        let tree = full.open();
+        for file in round * 1_000..round * 1_000 + 1_000 {
+            assert!(full.has(&tree, file), "{round}: {file}");
+            tree.unlink(Path::new(&file.to_string()))
+                .unwrap_or_else(|error| panic!("{round}: {file}: {error:?}"));
         }
         tree.close().unwrap();
-        let free = local().room().unwrap().free_bytes;
+        let free = full.free_bytes();
         assert!(free > 10 << 20, "{round}: {free} bytes are free");
-        let report = check(&*local(), |_, _| ()).unwrap();
-        assert_eq!((report.faults, report.leaked_bytes), (Vec::new(), 0), "{round}");
+        full.is_whole(&format!("{round}"));
     }
-    let tree = open();
-    for file in 4_000..number {
-        assert!(read(&tree, &file.to_string()) == pattern(20_000, file), "{file}");
-    }
+    let tree = full.open();
+    assert!((4_000..full.files).all(|number| full.has(&tree, number)));
 }
