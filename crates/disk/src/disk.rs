@@ -117,6 +117,14 @@ pub trait DiskFile: Send + Sync {
     /// When the file is gone.
     fn length(&self) -> Result<u64, DiskError>;
 
+    /// Bytes that have room on the disk: fewer than the length where there are holes.
+    ///
+    /// # Errors
+    /// When the file is gone.
+    fn allocated(&self) -> Result<u64, DiskError> {
+        self.length()
+    }
+
     /// Cuts the file or lengthens it by zeros.
     ///
     /// # Errors

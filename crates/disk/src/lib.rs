@@ -15,6 +15,6 @@ mod local_disk;
 mod simulated_disk;
 
 pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom, Locking, Sharing};
-pub use local_disk::{LocalDisk, give_to_owner, open_regular};
+pub use local_disk::{LocalDisk, give_to_owner, open_regular, other_than_file};
 #[cfg(any(test, feature = "simulated"))]
 pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};

@@ -4,7 +4,7 @@
 //! its bytes; a file that is made is its owner's alone; one that root makes in another user's directory is that user's.
 //! Not here: O_DIRECT, queues: the engine's threads are the queue.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -36,13 +36,36 @@ const NO_LINK_NOR_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as
 /// Opens a regular file, which is not reached through a symbolic link in its last place. Never waits for the other end of a pipe.
 ///
 /// # Errors
-/// As opening, and when there is something else in the file's place.
+/// As opening, and when there is something else in the file's place: then it says what.
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.custom_flags(NO_LINK_NOR_WAIT).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    let in_the_way = |what: &str| {
+        let text = format!("{what} is in the place of the file, and is not used; put the file itself there");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    };
+    let file = options.custom_flags(NO_LINK_NOR_WAIT).open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => error,
+        _ => other_than_file(path).map_or(error, in_the_way),
+    })?;
+    match kind_besides_file(file.metadata()?.file_type()) {
+        Some(what) => Err(in_the_way(what)),
+        None => Ok(file),
     }
-    Ok(file)
+}
+
+/// What is at a path, for people, when something is and it is no regular file. A link is not followed.
+pub fn other_than_file(path: &Path) -> Option<&'static str> {
+    kind_besides_file(path.symlink_metadata().ok()?.file_type())
+}
+
+fn kind_besides_file(kind: FileType) -> Option<&'static str> {
+    Some(match kind {
+        kind if kind.is_file() => return None,
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_symlink() => "a symbolic link",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    })
 }
 
 /// Gives a file that root made to the owner of its directory, who could not open it otherwise.
@@ -137,14 +160,7 @@ impl Disk for LocalDisk {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 kind => kind.map_err(wrong)?,
             };
-            let what = match kind {
-                kind if kind.is_file() => continue,
-                kind if kind.is_dir() => "a directory",
-                kind if kind.is_symlink() => "a symbolic link",
-                kind if kind.is_fifo() => "a pipe",
-                kind if kind.is_socket() => "a socket",
-                _ => "a device",
-            };
+            let Some(what) = kind_besides_file(kind) else { continue };
             if let Ok(name) = entry.file_name().into_string() {
                 others.push((name, what));
             }
@@ -317,6 +333,11 @@ impl DiskFile for LocalDiskFile {
         self.checked("stat", self.file.metadata().map(|found| found.len()))
     }
 
+    fn allocated(&self) -> Result<u64, DiskError> {
+        // stat(2) counts in 512 bytes, whatever the file system's blocks are.
+        self.checked("stat", self.file.metadata().map(|found| found.blocks().saturating_mul(512)))
+    }
+
     fn set_length(&self, bytes: u64) -> Result<(), DiskError> {
         self.checked("truncate", self.file.set_len(bytes))
     }
@@ -412,6 +433,27 @@ mod tests {
         others.sort_unstable();
         let others = others.iter().map(|(name, what)| (&**name, *what)).collect::<Vec<_>>();
         assert_eq!(others, [("directory", "a directory"), ("link", "a symbolic link"), ("pipe", "a pipe")]);
+    }
+
+    /// Symptom: "Too many levels of symbolic links", "No such device or address", "Is a directory": none says what is there.
+    #[test]
+    fn what_is_in_the_place_of_a_file_is_named_by_the_error_and_never_waited_for() {
+        let (_dir, disk) = disk();
+        let at = |name: &str| disk.root().join(name);
+        std::fs::create_dir(at("a directory")).expect("made");
+        std::os::unix::fs::symlink("nowhere", at("a symbolic link")).expect("a link");
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("a pipe"), 0o600.into()).expect("a pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(at("a socket")).expect("a socket");
+        for what in ["a directory", "a symbolic link", "a pipe", "a socket"] {
+            let opened = [DiskOpen::Read, DiskOpen::Write].map(|how| disk.open(what, how).map(drop));
+            let locked = [disk.lock(what).map(drop), disk.lock_shared(what).map(drop)];
+            for refused in opened.into_iter().chain(locked) {
+                let text = refused.expect_err(what).source.to_string();
+                assert!(text.starts_with(&format!("{what} is in the place of the file")), "{what}: {text}");
+            }
+            let refused = disk.open(what, DiskOpen::New).map(drop).expect_err(what);
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists, "{what}");
+        }
     }
 
     #[test]

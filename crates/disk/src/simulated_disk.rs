@@ -292,8 +292,11 @@ impl State {
 
     /// `StorageFull` when a range that has no room yet would need more than there is.
     fn take_room(&mut self, number: FileNumber, offset: u64, bytes: u64) -> io::Result<()> {
+        // What has room keeps it, also where a cut has brought removed files back, and they are more than there is.
+        let wanted = self.files[number].room_wanted_bytes(offset, bytes);
         if let Some(room) = self.room_bytes
-            && self.used_bytes() + self.files[number].room_wanted_bytes(offset, bytes) > room
+            && wanted > 0
+            && self.used_bytes() + wanted > room
         {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -339,6 +339,15 @@ impl FsError {
         Self::Failed { op, path, status: errno.into(), source: Some(errno.into()) }
     }
 
+    /// A refusal by storage on this machine that is no file system of the kernel: in the words that one would use.
+    pub fn refused_here(op: FsOp, path: PathBuf, status: Status) -> Self {
+        let source = status.local_words().map(|(words, advice)| match advice {
+            "" => io::Error::other(words),
+            advice => io::Error::other(format!("{words}; {advice}")),
+        });
+        Self::Failed { op, path, status, source }
+    }
+
     /// Why, unless the storage was lost.
     pub fn status(&self) -> Option<Status> {
         match self {

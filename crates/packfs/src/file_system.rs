@@ -95,7 +95,7 @@ impl PackFs {
     }
 
     fn refused(&self, op: FsOp, path: &Path, status: Status) -> FsError {
-        FsError::Failed { op, path: self.path(path), status, source: None }
+        FsError::refused_here(op, self.path(path), status)
     }
 
     fn walk(&self, op: FsOp, path: &Path, follow: bool) -> Result<Walked, FsError> {
@@ -291,7 +291,7 @@ impl FileSystem for PackFs {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
         // Both names: either may be what is wrong.
         let both = PathBuf::from(format!("{} -> {}", self.path(from).display(), self.path(to).display()));
-        let refused = |status| FsError::Failed { op: FsOp::Rename, path: both.clone(), status, source: None };
+        let refused = |status| FsError::refused_here(FsOp::Rename, both.clone(), status);
         let mut whole = false;
         loop {
             let (_shape, _alone) = match whole {

@@ -21,6 +21,7 @@ use crate::locking::TreeLock;
 use crate::names::{BlockCache, Faults, Key, Loader};
 use crate::opening::{Read, doubly_used, read};
 use crate::options::TreeOptions;
+use crate::presence::nothing_in_the_way;
 use crate::replay::TreeFault;
 use crate::space::{Run, Space};
 use crate::table::{Body, Inode, Kind, Node, ROOT, Table};
@@ -70,6 +71,7 @@ struct Checker<'a> {
 /// # Errors
 /// When there is no tree, another process uses it, or the disk cannot be read.
 pub fn check(disk: &dyn Disk, progress: impl FnMut(u64, u64)) -> Result<TreeReport, TreeError> {
+    nothing_in_the_way(disk)?;
     checked(disk, &TreeLock::shared(disk)?, progress)
 }
 

@@ -52,7 +52,14 @@ impl Checkpoint<'_> {
                 runs: last.runs.clone(),
             };
             run.iter().for_each(|_| manifest.runs.insert(0, (number, 0)));
-            manifest.write(disk, id)?;
+            if let Err(error) = manifest.write(disk, id) {
+                // Nothing names them, as the manifest did not get its name. On a full disk they would take the room that the next attempt needs.
+                if Manifest::remove_new(disk) {
+                    let _ = remove(disk, &SortedRun::file_name(number));
+                    let _ = remove(disk, &FreeMap::file_name(free_number));
+                }
+                return Err(error.into());
+            }
             Ok((manifest, run))
         };
         let done = written.and_then(manifest_of)?;

@@ -10,9 +10,13 @@ pub(crate) const NEW: &str = "clean.new";
 /// Says it, durably.
 pub(crate) fn write(disk: &dyn Disk, id: u128, sequence: u64) -> Result<(), DiskError> {
     remove(disk, NEW)?;
-    let file = disk.open(NEW, DiskOpen::New)?;
-    file.write_at(&NamesHead { id, sequence, next_inode: 0, records: 0, salt: 0 }.encode(), 0)?;
-    file.sync()?;
+    let written = (|| {
+        let file = disk.open(NEW, DiskOpen::New)?;
+        file.write_at(&NamesHead { id, sequence, next_inode: 0, records: 0, salt: 0 }.encode(), 0)?;
+        file.sync()
+    })();
+    // What was begun would take the room that the next attempt needs.
+    written.inspect_err(|_| drop(remove(disk, NEW)))?;
     disk.rename(NEW, NAME)?;
     disk.sync_names()
 }

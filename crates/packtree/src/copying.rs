@@ -6,12 +6,11 @@ use std::io::ErrorKind;
 
 use disk::{Disk, DiskError, DiskOpen};
 
-use crate::clean_stop;
 use crate::creation::leftovers;
 use crate::error::TreeError;
-use crate::locking::{LOCK, TreeLock};
-use crate::names::{is_of_names, remove};
-use crate::opening::{HEAD, HEAD_NEW, SPACE};
+use crate::locking::TreeLock;
+use crate::names::remove;
+use crate::presence::{is_of_tree, nothing_in_the_way};
 use crate::replay::TreeFault;
 
 pub(crate) const COPYING: &str = "copying";
@@ -21,9 +20,10 @@ pub(crate) const COPYING: &str = "copying";
 /// # Errors
 /// When the directory has anything else, a process uses it, or it cannot be written.
 pub fn begin_copy(disk: &dyn Disk) -> Result<(), TreeError> {
+    nothing_in_the_way(disk)?;
     if is_copying(disk)? {
         let _lock = TreeLock::alone(disk)?;
-        for name in disk.names()?.iter().filter(|name| is_of_tree(name)) {
+        for name in disk.names()?.iter().filter(|name| is_of_tree(name) && *name != COPYING) {
             remove(disk, name)?;
         }
     } else {
@@ -56,8 +56,4 @@ fn is_copying(disk: &dyn Disk) -> Result<bool, DiskError> {
 pub(crate) fn fault(disk: &dyn Disk) -> Result<Option<TreeFault>, DiskError> {
     let what = "copying: the copy that `crumb pack repair --to` made here did not end, and files are missing; run it again";
     Ok(is_copying(disk)?.then(|| TreeFault::of(what.to_owned())))
-}
-
-fn is_of_tree(name: &str) -> bool {
-    [SPACE, HEAD, HEAD_NEW, LOCK, clean_stop::NAME, clean_stop::NEW].contains(&name) || is_of_names(name)
 }

@@ -1,26 +1,28 @@
-//! A tree made, and what is known of a directory before that.
+//! A tree made, in a directory that has nothing, or what an unfinished creation left.
 //!
 //! 1. `space`: one segment of zeros. It stays so until the tree is opened to be written.
-//! 2. `names-1`, `free-2`, `manifest`: the root, and that all is free.
-//! 3. `tree`: by rename, last. From then on there is a tree.
+//! 2. `spare`: room in reserve, if there is any.
+//! 3. `names-1`, `free-2`, `manifest`: the root, and that all is free.
+//! 4. `tree`: by rename, last. From then on there is a tree.
 //!
 //! Always holds: what an unfinished creation left is taken up only when there is nothing in it; a directory that lost `tree` alone is
 //! never made a new tree.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{ErrorKind, Read as _};
-use std::path::Path;
+use std::io::ErrorKind;
 
-use disk::{Disk, DiskOpen, LocalDisk};
+use disk::{Disk, DiskOpen};
 
 use crate::checkpoint::Checkpoint;
 use crate::copying::COPYING;
 use crate::error::TreeError;
-use crate::format::{HEAD_BYTES, Head, RECORD_BYTES_MAX, RUN_MAGIC, TREE_MAGIC, TreeHead};
+use crate::format::{HEAD_BYTES, Head, RECORD_BYTES_MAX, RUN_MAGIC, TreeHead};
 use crate::locking::{LOCK, TreeLock};
-use crate::names::{FreeMap, Manifest, SortedRun, is_of_names, remove};
+use crate::names::{FreeMap, MANIFEST, Manifest, SortedRun, is_of_names, remove};
 use crate::opening::{HEAD, HEAD_NEW, SPACE};
 use crate::options::TreeOptions;
+use crate::presence::nothing_in_the_way;
+use crate::spare;
 use crate::table::Table;
 use crate::version1;
 
@@ -33,19 +35,6 @@ const ROOT_RUN_BYTES_MAX: u64 = 1024;
 const CLOSED: [&str; 2] = ["clean", "clean.new"];
 /// A creation makes `space` no longer than a segment can be.
 const UNUSED_BYTES_MAX: u64 = u32::MAX as u64;
-
-/// What a directory has of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// A tree, of any version.
-    Tree,
-    /// Contents of a tree whose file `tree` is missing.
-    HeadMissing,
-    /// What a creation left that did not end. Nothing is in it.
-    Unfinished,
-    /// None of a tree's files.
-    Nothing,
-}
 
 /// Makes an empty tree in a directory that is empty, or has what an unfinished creation left.
 pub(crate) fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeError> {
@@ -60,6 +49,7 @@ pub(crate) fn create(disk: &dyn Disk, options: &TreeOptions) -> Result<(), TreeE
     space.reserve(0, shape.segment_bytes.into())?;
     space.set_length(shape.segment_bytes.into())?;
     space.sync()?;
+    spare::take(disk, &shape)?;
     let mut table = Table::new(version1::own(), 0);
     let free = FreeMap { segments: 1, runs: vec![shape.contents_of(0)] };
     write_names(disk, &shape, &mut table, free, 0)?;
@@ -97,6 +87,9 @@ pub(crate) fn write_names(
 /// Files that an unfinished creation left, all of which may go.
 pub(crate) fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
     let mut names = disk.names()?;
+    if names.iter().any(|name| [SPACE, MANIFEST].contains(&&**name)) {
+        nothing_in_the_way(disk)?;
+    }
     names.retain(|name| name != LOCK && name != COPYING);
     let was_closed = names.iter().any(|name| CLOSED.contains(&&**name));
     let is_known = |name: &String| is_of_creation(name) || CLOSED.contains(&&**name);
@@ -111,7 +104,7 @@ pub(crate) fn leftovers(disk: &dyn Disk) -> Result<Vec<String>, TreeError> {
 
 /// Whether a creation of any version makes a file of this name before `tree`.
 fn is_of_creation(name: &str) -> bool {
-    [SPACE, HEAD_NEW, "names", "names.new"].contains(&name) || is_of_names(name)
+    [SPACE, HEAD_NEW, spare::NAME].contains(&name) || version1::NAMES.contains(&name) || is_of_names(name)
 }
 
 /// Whether `space` and the files of names, as far as they are there, hold nothing.
@@ -122,7 +115,7 @@ pub(crate) fn is_unused(disk: &dyn Disk) -> Result<bool, TreeError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(TreeError::Disk(error)),
     };
-    if length_of("names")?.is_some_and(|(bytes, _)| bytes > HEAD_BYTES as u64) {
+    if length_of(version1::NAMES[0])?.is_some_and(|(bytes, _)| bytes > HEAD_BYTES as u64) {
         return Ok(false);
     }
     for name in names.iter().filter(|name| is_of_names(name)) {
@@ -168,34 +161,4 @@ fn shape_of(options: &TreeOptions) -> Result<TreeHead, TreeError> {
     }
     let random = || u128::from(RandomState::new().hash_one(1));
     Ok(TreeHead { id: random() << 64 | random(), segment_bytes, room_bytes })
-}
-
-/// Whether a directory has a tree, of any version.
-pub fn is_tree(directory: &Path) -> bool {
-    let path = directory.join(HEAD);
-    // A pipe in its place would be waited for.
-    if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
-        return false;
-    }
-    let head = std::fs::File::open(path);
-    let mut magic = [0; 8];
-    head.is_ok_and(|mut head| head.read_exact(&mut magic).is_ok() && magic == *TREE_MAGIC)
-}
-
-/// What a directory has of a tree. A directory that cannot be read has nothing.
-pub fn presence(directory: &Path) -> Presence {
-    if is_tree(directory) {
-        return Presence::Tree;
-    }
-    let Ok(disk) = LocalDisk::open(directory) else { return Presence::Nothing };
-    let Ok(names) = disk.names() else { return Presence::Nothing };
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    if !has(SPACE) || has(HEAD) {
-        return Presence::Nothing;
-    }
-    match is_unused(&disk) {
-        Ok(false) => Presence::HeadMissing,
-        Ok(true) => Presence::Unfinished,
-        Err(_) => Presence::Nothing,
-    }
 }

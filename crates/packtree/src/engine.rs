@@ -19,9 +19,9 @@ mod contents;
 mod holding;
 mod looking;
 mod reshaping;
+mod room;
 mod workers;
 
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -36,6 +36,7 @@ use crate::journal::Tail;
 use crate::locking::TreeLock;
 use crate::names::{BlockCache, Manifest};
 use crate::space::Space;
+use crate::spare::is_full;
 use crate::table::{Blocks, Inode, Table};
 
 pub(crate) use contents::{Cached, FILE_BYTES_MAX, piece_is_whole};
@@ -81,6 +82,10 @@ pub(crate) struct Engine {
     stopped: AtomicBool,
     syncs: AtomicU64,
     lock: TreeLock,
+    /// Whether the file `spare` has its room.
+    has_spare: AtomicBool,
+    /// An opening has made durable what it found, and has said so.
+    has_begun: AtomicBool,
 }
 
 /// What the kernel has.
@@ -173,6 +178,8 @@ impl Engine {
             stopped: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             lock: found.lock,
+            has_spare: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
         }
     }
 
@@ -355,10 +362,19 @@ impl Engine {
         if self.read().space.free_rooms() == 0 {
             self.free_all_rooms();
         }
+        let has_no_room = self.read().space.free_rooms() == 0;
+        let continues = has_no_room && self.continue_last_room()?;
         let durable = self.read().tail.last;
         self.change(|state| state.commit(&Record::Mark { durable }))?;
         let last = self.read().tail.last;
-        Ok(self.sync_to(last)?)
+        self.sync_to(last)?;
+        self.has_begun.store(true, Ordering::Release);
+        // There is little place in that room. Now what changes freed can be given up for a checkpoint.
+        if continues && let Err(error) = self.checkpoint() {
+            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+        }
+        self.retake_spare();
+        Ok(())
     }
 
     /// Gets more room for a change that saw `segments` and found too little.
@@ -378,8 +394,15 @@ impl Engine {
         }
         if free_rooms == 0 && used_rooms >= checkpointing::ROOMS_MIN {
             self.wait_for_merges();
-            self.checkpoint()?;
-            return Ok(());
+            match self.checkpoint() {
+                // Perhaps the file can grow.
+                Err(TreeError::Disk(error)) if is_full(&error) => {}
+                done => {
+                    done?;
+                    self.merge_when_due();
+                    return Ok(());
+                }
+            }
         }
         let segment_bytes = u64::from(self.shape.segment_bytes);
         let grown = self.file.reserve(length, segment_bytes);
@@ -388,7 +411,9 @@ impl Engine {
                 self.write().space.grown();
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::StorageFull => {
+            Err(error) if is_full(&error) => {
+                // ext4 keeps what it had taken before it found that there is not enough.
+                self.file.set_length(length)?;
                 if self.settled_more(waiting)? || free_rooms == 0 && self.freed_rooms()? {
                     return Ok(());
                 }

@@ -33,6 +33,26 @@ pub enum TreeError {
         /// The directory.
         place: String,
     },
+    /// There is a tree, and its head is damaged.
+    #[error(
+        "{place}: the head of a file tree, its file `tree`, is damaged, and there are contents; put `tree` back from a backup: nothing is made in its place"
+    )]
+    HeadDamaged {
+        /// The directory.
+        place: String,
+    },
+    /// Something that is no regular file.
+    #[error(
+        "{place}: {what} is in the place of the file `{name}` of a file tree, and is neither followed nor overwritten; put the file itself back there, or move what is there out of the directory: `crumb pack check {place}` then says what is missing"
+    )]
+    InTheWay {
+        /// The directory.
+        place: String,
+        /// The file.
+        name: String,
+        /// What is there.
+        what: &'static str,
+    },
     /// The file `lock` is not the one that was locked.
     #[error(
         "{place}: its file `lock` was removed or replaced while the tree was open, so another program may be writing it; nothing more is written: end that program, then run `crumb pack check {place}`"

@@ -380,9 +380,11 @@ impl FileSystem for PackTree {
     fn statfs(&self) -> Result<Fsstat, FsError> {
         let room = self.engine().disk.room();
         let room = room.map_err(|error| self.refused(FsOp::Statfs, Path::new(""), error))?;
+        let holes = self.engine().hole_bytes();
+        let holes = holes.map_err(|error| self.refused(FsOp::Statfs, Path::new(""), error))?;
         let (free, names) = {
             let state = self.engine().read();
-            (state.space.free_bytes(), state.table.inodes)
+            (state.space.free_bytes().saturating_sub(holes), state.table.inodes)
         };
         let bytes_free = (room.free_bytes + free).min(room.total_bytes);
         // An inode takes a block and a record of its name at least.
@@ -587,8 +589,8 @@ impl Drop for Opened {
 /// A refusal on `path`.
 fn failed(op: FsOp, path: PathBuf, refusal: Refusal) -> FsError {
     match refusal {
-        Refusal::Status(status) => FsError::Failed { op, path, status, source: None },
-        Refusal::Room => FsError::Failed { op, path, status: Status::NOSPC, source: None },
+        Refusal::Status(status) => FsError::refused_here(op, path, status),
+        Refusal::Room => FsError::refused_here(op, path, Status::NOSPC),
         Refusal::Dangling(Dangling { what, inode }) => {
             let place = path.display().to_string();
             let error = TreeError::Inconsistent { place, inode, what };

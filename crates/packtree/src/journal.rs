@@ -16,9 +16,11 @@ use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, frame};
 use crate::space::Space;
 
 /// A mark in its frame.
-const MARK_BYTES: usize = 32;
-/// Of the last room that is free, this part is left to removals: some 2,700 in a room of 1 MiB.
+pub(crate) const MARK_BYTES: usize = 32;
+/// Of the last room that is free, this part is left to removals: some 2,000 in a room of 1 MiB.
 const REMOVALS_SHARE: usize = 8;
+/// And of that, this part to marks, half of them of openings that find no other room: some 500.
+const MARKS_SHARE: usize = 32;
 
 /// A room that an opening would have to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Tail {
     pub changed: u64,
     /// The highest number that a mark says is durable.
     pub marked: u64,
+    /// The next record is the mark of an opening that continues in a room.
+    is_continued: bool,
     pending: Pending,
     used: VecDeque<UsedRoom>,
     scratch: Vec<u8>,
@@ -61,6 +65,7 @@ impl Tail {
             last,
             changed: last,
             marked: 0,
+            is_continued: false,
             pending: Vec::new(),
             used,
             scratch: Vec::new(),
@@ -80,11 +85,13 @@ impl Tail {
         self.scratch.clear();
         frame(record, sequence, room.salt, &mut self.scratch);
         // A mark frees space when there is no other room: there is always place for one. And removals free what a full disk lacks.
+        let share = |part| if space.free_rooms() == 0 { self.shape.room_bytes as usize / part } else { 0 };
         let left = match record {
-            Record::Mark { .. } => 0,
-            Record::Unlink { .. } => MARK_BYTES,
-            _ if space.free_rooms() == 0 => MARK_BYTES + self.shape.room_bytes as usize / REMOVALS_SHARE,
-            _ => MARK_BYTES,
+            Record::Mark { .. } if std::mem::take(&mut self.is_continued) => 0,
+            Record::Mark { .. } => share(2 * MARKS_SHARE),
+            Record::Unlink { .. } => MARK_BYTES + share(MARKS_SHARE),
+            Record::Reshape { pieces, .. } if pieces.is_empty() => MARK_BYTES + share(MARKS_SHARE),
+            _ => MARK_BYTES + share(REMOVALS_SHARE),
         };
         if self.at + self.scratch.len() + left > self.shape.room_bytes as usize {
             let room = self.enter_room(space)?;
@@ -113,6 +120,18 @@ impl Tail {
         let head: [u8; HEAD_BYTES] = room.encode();
         self.push(&head);
         Ok(room)
+    }
+
+    /// The last of the rooms that an opening would read.
+    pub(crate) fn last_room(&self) -> Option<UsedRoom> {
+        self.used.back().copied()
+    }
+
+    /// Continues in a room that an opening found, behind its records: nothing else is in it any more.
+    pub(crate) fn continue_room(&mut self, room: RoomHead, segment: u32, at: usize) {
+        debug_assert!(self.room.is_none() && self.pending.is_empty());
+        (self.room, self.segment, self.at) = (Some(room), segment, at);
+        self.is_continued = true;
     }
 
     fn push(&mut self, bytes: &[u8]) {

@@ -40,18 +40,19 @@ mod names;
 mod nodes;
 mod opening;
 mod options;
+mod presence;
 mod repair;
 mod replay;
 mod requests;
 mod salvage;
 mod space;
+mod spare;
 mod table;
 mod time;
 mod version1;
 
 pub use check::{TreeReport, check};
 pub use copying::{begin_copy, end_copy};
-pub use creation::{Presence, is_tree, presence};
 pub use error::TreeError;
 pub use file_system::PackTree;
 pub use nodes::{
@@ -59,6 +60,7 @@ pub use nodes::{
     XattrHow,
 };
 pub use options::TreeOptions;
+pub use presence::{Presence, is_tree, presence};
 pub use repair::{TreeRepair, repair};
 pub use replay::TreeFault;
 pub use salvage::{SalvageError, Salvaged, salvage};

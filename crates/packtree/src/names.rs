@@ -26,5 +26,5 @@ pub(crate) use block::Block;
 pub(crate) use cache::{BlockCache, Direct, Loader, MissingBlock};
 pub(crate) use cursor::{Faults, Merged, Source};
 pub(crate) use key::Key;
-pub(crate) use manifest::{FreeMap, Manifest, ManifestRead, is_of_names, remove, remove_others};
+pub(crate) use manifest::{FreeMap, MANIFEST, Manifest, ManifestRead, is_of_names, remove, remove_others};
 pub(crate) use run::{RunFault, RunWriter, SortedRun, find};

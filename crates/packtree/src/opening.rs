@@ -22,14 +22,18 @@ use crate::journal::Tail;
 use crate::locking::TreeLock;
 use crate::names::{FreeMap, Manifest, ManifestRead, SortedRun, remove_others};
 use crate::options::TreeOptions;
+use crate::presence::nothing_in_the_way;
 use crate::replay::{Journal, Replayed, TreeFault};
 use crate::space::{Run, Space};
+use crate::spare::is_full;
 use crate::table::Table;
 use crate::version1;
 
 pub(crate) const HEAD: &str = "tree";
 pub(crate) const HEAD_NEW: &str = "tree.new";
 pub(crate) const SPACE: &str = "space";
+/// 64 TiB of segments of the usual length. An opening looks at each of them.
+const SEGMENTS_MAX: u64 = 1 << 20;
 
 /// What a tree's directory says of it.
 pub(crate) fn read_head(disk: &dyn Disk) -> Result<(TreeHead, u32), TreeError> {
@@ -74,8 +78,15 @@ impl Read {
 pub(crate) fn read(disk: &dyn Disk, how: DiskOpen, cache_bytes: u64) -> Result<Read, TreeError> {
     let (shape, version) = read_head(disk)?;
     let file = disk.open(SPACE, how)?;
-    let segments = (file.length()? / u64::from(shape.segment_bytes)) as u32;
+    let segments = file.length()? / u64::from(shape.segment_bytes);
     let mut faults = Vec::new();
+    if segments > SEGMENTS_MAX {
+        let what = format!(
+            "space: {segments} segments are more than any tree has; what is behind the first {SEGMENTS_MAX} is not read"
+        );
+        faults.push(TreeFault::of(what));
+    }
+    let segments = segments.min(SEGMENTS_MAX) as u32;
     if version == VERSION_1 {
         let mut table = Table::new(version1::own(), cache_bytes);
         let sequence = version1::restore(disk, shape.id, &mut table, &mut faults)?;
@@ -151,9 +162,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, options: &TreeOptions) -> Result<Opening
             };
             open_as(disk, options, Purpose::Read(Some(full)))
         }
-        Err(TreeError::Disk(error)) if error.kind() == ErrorKind::StorageFull => {
-            open_as(disk, options, Purpose::Read(Some(error)))
-        }
+        Err(TreeError::Disk(error)) if is_full(&error) => open_as(disk, options, Purpose::Read(Some(error))),
         opened => opened,
     }
 }
@@ -179,6 +188,7 @@ enum Purpose {
 }
 
 fn open_as(disk: Arc<dyn Disk>, options: &TreeOptions, purpose: Purpose) -> Result<Opening, TreeError> {
+    nothing_in_the_way(&*disk)?;
     read_head(&*disk)?;
     let (lock, purpose) = match purpose {
         Purpose::Write => match TreeLock::alone(&*disk) {
@@ -248,6 +258,16 @@ pub(crate) fn close(engine: &Engine) -> Result<(), TreeError> {
         return Ok(());
     }
     engine.settle()?;
+    engine.give_back_when_short()?;
     let last = engine.read().tail.changed;
-    Ok(clean_stop::write(&*engine.disk, engine.shape.id, last)?)
+    let written = engine.with_room(|| Ok(clean_stop::write(&*engine.disk, engine.shape.id, last)?));
+    match written {
+        // All is durable nevertheless; only damage to the journal's end would not be noticed.
+        Err(TreeError::Disk(error)) if is_full(&error) => {
+            tracing::warn!(place = %engine.place, "the disk is full: it could not be noted that the tree was closed");
+        }
+        written => written?,
+    }
+    engine.retake_spare();
+    Ok(())
 }

@@ -18,7 +18,9 @@ use crate::error::TreeError;
 use crate::locking::TreeLock;
 use crate::names::{Manifest, ManifestRead, SortedRun, remove};
 use crate::opening::read_head;
+use crate::presence::nothing_in_the_way;
 use crate::replay::TreeFault;
+use crate::spare::{self, is_full};
 
 /// What [`repair`] did.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +37,17 @@ pub struct TreeRepair {
 /// # Errors
 /// When there is no tree, another process uses it, or the disk cannot be read or written. The tree is then as it was.
 pub fn repair(disk: &dyn Disk, mut progress: impl FnMut(u64, u64)) -> Result<TreeRepair, TreeError> {
+    nothing_in_the_way(disk)?;
     let lock = TreeLock::alone(disk)?;
     let before = checked(disk, &lock, &mut progress)?.faults;
-    if !before.iter().any(|fault| fault.is_repairable) || !write_runs_again(disk)? {
+    let write =
+        || if before.iter().any(|fault| fault.is_repairable) { write_runs_again(disk) } else { Ok(false) };
+    let is_written = match write() {
+        // The next opening takes it again.
+        Err(TreeError::Disk(error)) if is_full(&error) && spare::give_up(disk)? => write(),
+        written => written,
+    };
+    if !is_written? {
         return Ok(TreeRepair { repaired: Vec::new(), left: before });
     }
     let left = checked(disk, &lock, &mut progress)?.faults;
@@ -50,7 +60,7 @@ fn write_runs_again(disk: &dyn Disk) -> Result<bool, TreeError> {
     let (shape, _) = read_head(disk)?;
     // Which runs count is not known without a manifest.
     let ManifestRead::Whole(mut manifest) = Manifest::read(disk, shape.id)? else { return Ok(false) };
-    let mut old = Vec::new();
+    let (mut old, mut new) = (Vec::new(), Vec::new());
     for at in 0..manifest.runs.len() {
         let (number, level) = manifest.runs[at];
         let Some((run, faults)) = SortedRun::open(disk, shape.id, number, level)? else { continue };
@@ -64,11 +74,18 @@ fn write_runs_again(disk: &dyn Disk) -> Result<bool, TreeError> {
         manifest.runs[at].0 = next;
         manifest.next_number += 1;
         old.push(number);
+        new.push(next);
     }
     if old.is_empty() {
         return Ok(false);
     }
-    manifest.write(disk, shape.id)?;
+    if let Err(error) = manifest.write(disk, shape.id) {
+        // Nothing names the new ones, as the manifest did not get its name.
+        if Manifest::remove_new(disk) {
+            new.iter().for_each(|number| drop(remove(disk, &SortedRun::file_name(*number))));
+        }
+        return Err(error.into());
+    }
     for number in old {
         remove(disk, &SortedRun::file_name(number))?;
     }

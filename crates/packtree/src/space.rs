@@ -24,6 +24,8 @@ use crate::names::FreeMap;
 
 /// Runs shorter than this are left alone while the file may grow instead: 4 KiB.
 const SHORT_BLOCKS: u64 = 64;
+/// Of a page of 4 KiB, which a file system can take back.
+const PAGE_BLOCKS: u64 = 64;
 
 pub(crate) struct Space {
     shape: TreeHead,
@@ -34,6 +36,10 @@ pub(crate) struct Space {
     waiting_blocks: u64,
     /// Given out, and no record names them yet: where they begin, and how many. A checkpoint counts them as free.
     unnamed: HashMap<u64, u64, foldhash::fast::RandomState>,
+    /// Whether something became free since the opening, and since [`Space::take_free_pages`].
+    pub has_freed: bool,
+    /// All free pages are holes already.
+    is_given_back: bool,
     /// Segments whose rooms nothing needs.
     rooms: Vec<u32>,
 }
@@ -48,6 +54,8 @@ impl Space {
             waiting: VecDeque::new(),
             waiting_blocks: 0,
             unnamed: HashMap::default(),
+            has_freed: false,
+            is_given_back: false,
             rooms: Vec::new(),
         }
     }
@@ -119,6 +127,17 @@ impl Space {
         is_free
     }
 
+    /// All that is free in whole pages, given out to become holes; nothing if it is holes already.
+    pub(crate) fn take_free_pages(&mut self) -> Vec<Run> {
+        if std::mem::replace(&mut self.is_given_back, true) {
+            return Vec::new();
+        }
+        self.has_freed = false;
+        let taken = self.runs.take_pages(PAGE_BLOCKS);
+        self.unnamed.extend(taken.iter().map(|run| (run.start, run.blocks)));
+        taken
+    }
+
     /// Gives back what no record ever named.
     pub(crate) fn unused(&mut self, run: Run) {
         self.unnamed.remove(&run.start);
@@ -163,6 +182,7 @@ impl Space {
     pub(crate) fn release(&mut self, sequence: u64) {
         while let Some((_, run)) = self.waiting.pop_front_if(|(freed_by, _)| *freed_by <= sequence) {
             self.waiting_blocks -= run.blocks;
+            (self.has_freed, self.is_given_back) = (true, false);
             self.runs.add(run);
         }
     }

@@ -13,7 +13,8 @@ use crate::names::remove;
 use crate::replay::TreeFault;
 use crate::table::{Blocks, Table};
 
-const NAME: &str = "names";
+/// Its checkpoint, and one that was begun.
+pub(crate) const NAMES: [&str; 2] = ["names", "names.new"];
 
 /// The file was found, and this is its head and its records.
 struct Checkpoint {
@@ -68,13 +69,12 @@ pub(crate) fn own() -> Owner {
 
 /// The head of the tree says format 2: the checkpoint of format 1 is not needed any more.
 pub(crate) fn forget(disk: &dyn Disk) -> Result<(), DiskError> {
-    remove(disk, NAME)?;
-    remove(disk, "names.new")
+    NAMES.iter().try_for_each(|name| remove(disk, name))
 }
 
 /// `None`: it is missing, or its head is damaged.
 fn read(disk: &dyn Disk, id: u128) -> Result<Option<Checkpoint>, DiskError> {
-    let file = match disk.open(NAME, DiskOpen::Read) {
+    let file = match disk.open(NAMES[0], DiskOpen::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

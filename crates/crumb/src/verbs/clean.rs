@@ -86,7 +86,7 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         && !path
             .ancestors()
             .skip(1)
-            .any(|above| ["volume", "tree"].iter().any(|head| above.join(head).exists()))
+            .any(|above| ["volume", "tree"].iter().any(|head| above.join(head).symlink_metadata().is_ok()))
     {
         bail!("{}: there is no packed store", path.display());
     }

@@ -1,8 +1,12 @@
 //! A file tree as a target: made by `crumb pack create --tree`, driven by benchmarks, checked by `crumb pack check`.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
+use disk::{Disk as _, LocalDisk};
 use serde_json::Value;
+use testkit::LoopImage;
 
 use crate::binary::Bench;
 
@@ -109,6 +113,105 @@ fn a_lost_head_and_an_unfinished_creation_are_named_and_the_latter_is_made_good(
     assert!(refused.contains("`crumb pack create killed --tree` makes it"), "{refused}");
     bench.fine(&["pack", "create", "killed", "--tree"]);
     bench.fine(&["pack", "check", "killed"]);
+}
+
+/// Symptom: with a link in the place of `tree`, `pack create` made a store of objects over the tree, and a target pack:STORE/DIR another
+/// one in it.
+#[test]
+fn a_tree_with_something_else_in_the_place_of_a_file_is_refused_by_every_verb_and_left_as_it_is() {
+    let bench = with_tree();
+    bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"]);
+    let listed = || {
+        let entries = fs::read_dir(bench.path("store")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for name in ["tree", "space"] {
+        let (path, away) = (bench.path(&format!("store/{name}")), bench.path("away"));
+        fs::rename(&path, &away).unwrap();
+        std::os::unix::fs::symlink(&away, &path).unwrap();
+        let before = listed();
+        for args in [
+            &["pack", "create", "store", "--tree"][..],
+            &["pack", "create", "store", "--size", "64M"],
+            &["pack", "create", "other", "--size", "64M", "--volume", "store"],
+            &["pack", "check", "store"],
+            &["pack", "repair", "store"],
+            &["pack", "repair", "store", "--to", "copy"],
+            &["run", "postmark", "pack:store", "--number", "10", "--transactions", "10"],
+            &["run", "postmark", "pack:store/new", "--number", "10", "--transactions", "10"],
+            &["run", "fstress", "pack:store", "--rate", "10"],
+            &["clean", "pack:store"],
+        ] {
+            let said = bench.crumb(args);
+            let wanted = format!("a symbolic link is in the place of the file `{name}`");
+            // With a whole head it is a tree to the verbs for objects.
+            let is_refused =
+                said.err.contains(&wanted) || name == "space" && said.err.contains("holds a file tree");
+            assert!(said.code != 0 && is_refused, "{args:?}: {}", said.err);
+        }
+        assert_eq!(listed(), before);
+        fs::remove_file(&path).unwrap();
+        fs::rename(&away, &path).unwrap();
+    }
+    bench.fine(&["pack", "check", "store"]);
+}
+
+/// Symptom: after a kill on a full disk the tree could only be read, and nothing in it be removed to make room.
+#[test]
+fn what_a_killed_run_left_in_a_tree_on_a_full_disk_is_cleaned_and_its_room_is_free() {
+    let Some(image) = LoopImage::needed("ext4", 230 << 20, &["-m", "0", "-b", "4096"]) else { return };
+    let bench = Bench::in_memory();
+    let tree = image.path().join("tree").display().to_string();
+    bench.fine(&["pack", "create", &tree, "--tree"]);
+    let target = format!("pack:{tree}");
+    let files = ["--number", "8000", "--size", "10KiB..12KiB", "--transactions", "100000000", "--no-store"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args([&["run", "postmark", &target][..], &files].concat())
+        .current_dir(bench.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It has begun its second segment.
+    while fs::metadata(image.path().join("tree/space")).unwrap().len() < 128 << 20 {
+        assert!(run.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let ballast = fs::File::create(image.path().join("ballast")).unwrap();
+    while (&ballast).write_all(&[1; 4096]).is_ok() {}
+    ballast.sync_all().unwrap();
+    let free = || LocalDisk::open(image.path()).unwrap().room().unwrap().free_bytes;
+    assert_eq!(free(), 0);
+    let cleaned = json(&bench.fine(&["clean", &target, "--json", "-"]));
+    assert_eq!(cleaned["found"][0]["removed"], true, "{cleaned}");
+    assert!(free() > 50 << 20, "{} bytes are free", free());
+    bench.fine(&["pack", "check", &tree]);
+}
+
+/// Symptom: `cannot open: NFS3ERR_NOTDIR`, where no server is.
+#[test]
+fn a_target_below_a_tree_that_is_no_directory_is_refused_in_plain_words() {
+    let bench = with_tree();
+    let run = ["run", "netnews", "pack:store", "--quick", "--passes", "1", "--keep", "kept"];
+    bench.crumb(&run);
+    let file = "pack:store/crumb-netnews-kept/lib/history";
+    for (target, words) in
+        [(file, "not a directory (ENOTDIR)"), ("pack:store/none", "no such file or directory")]
+    {
+        for args in [&["clean", target][..], &["run", "fstress", target, "--rate", "10"]] {
+            let refused = bench.crumb(args);
+            assert_ne!(refused.code, 0, "{args:?}");
+            let err = refused.err;
+            assert!(
+                err.contains(words) && err.contains("or the tree itself") && !err.contains("NFS3ERR"),
+                "{err}"
+            );
+        }
+    }
 }
 
 #[test]

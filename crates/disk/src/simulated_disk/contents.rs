@@ -22,9 +22,12 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// As after a power cut.
-    pub(super) fn durable_of(pages: Pages) -> Self {
-        let roomy = pages.pages.iter().map(Option::is_some).collect();
+    /// As after a power cut. What was reserved has its room still, as far as the file is long.
+    pub(super) fn durable_of(pages: Pages, before: &Self) -> Self {
+        let length = pages.length.div_ceil(PAGE) as usize;
+        let is_written = |page: usize| pages.pages.get(page).is_some_and(Option::is_some);
+        let was_roomy = |page: usize| before.roomy.get(page).copied().unwrap_or(false);
+        let roomy = (0..length).map(|page| is_written(page) || was_roomy(page)).collect();
         Self { seen: pages.clone(), durable: pages, changes: Vec::new(), roomy }
     }
 

@@ -48,7 +48,11 @@ pub(super) fn cut(
     let named = names.values().copied().collect::<HashSet<_>>();
     let after = files.iter().zip(files_kept).enumerate().map(|(number, (file, kept))| {
         let named = named.contains(&number);
-        if named { Contents::durable_of(pages_after(file, kept, &mut random)) } else { Contents::default() }
+        if named {
+            Contents::durable_of(pages_after(file, kept, &mut random), file)
+        } else {
+            Contents::default()
+        }
     });
     (after.collect(), names)
 }

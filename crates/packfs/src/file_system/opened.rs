@@ -74,7 +74,7 @@ pub(super) struct Window {
 
 impl PackFile {
     fn failed(&self, op: FsOp, status: Status) -> FsError {
-        FsError::Failed { op, path: self.path.clone(), status, source: None }
+        FsError::refused_here(op, self.path.clone(), status)
     }
 
     fn store_failed(&self, op: FsOp, error: StoreError) -> FsError {

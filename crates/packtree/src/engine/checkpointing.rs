@@ -6,7 +6,6 @@
 //! merge:      runs -> one run (no lock) -> manifest -> state lock [the one in the place of the others]
 //! ```
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +13,7 @@ use super::{Engine, State, locked};
 use crate::checkpoint::{Checkpoint, Merge, due, merge};
 use crate::error::TreeError;
 use crate::names::{Manifest, SortedRun, remove};
+use crate::spare::is_full;
 
 /// A checkpoint is due when the journal has more rooms: an opening has to read them.
 pub(super) const ROOMS_MIN: usize = 8;
@@ -75,6 +75,11 @@ impl Engine {
             match self.merge() {
                 Ok(true) => {}
                 Ok(false) => return,
+                // There may be room later, and nothing is lost meanwhile.
+                Err(TreeError::Disk(error)) if is_full(&error) => {
+                    tracing::warn!(place = %self.place, %error, "runs of names are not merged: the disk is full");
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(place = %self.place, %error, "runs of names could not be merged");
                     *is_over = true;
@@ -98,13 +103,20 @@ impl Engine {
     /// Whether the changes, written as a run, make a room free. On a full disk they may find no place.
     pub(super) fn freed_rooms(&self) -> Result<bool, TreeError> {
         match self.checkpoint() {
-            Err(TreeError::Disk(error)) if error.kind() == ErrorKind::StorageFull => Ok(false),
+            Err(TreeError::Disk(error)) if is_full(&error) => Ok(false),
             done => done.map(|()| self.read().space.free_rooms() > 0),
         }
     }
 
-    /// Writes what changed. One thread does at a time.
+    /// Writes what changed, on a full disk into the room that the tree has in reserve.
     pub(super) fn checkpoint(&self) -> Result<(), TreeError> {
+        self.with_room(|| self.write_checkpoint())?;
+        self.retake_spare();
+        Ok(())
+    }
+
+    /// Writes what changed. One thread does at a time.
+    fn write_checkpoint(&self) -> Result<(), TreeError> {
         let mut manifest = locked(&self.manifest);
         self.check_going()?;
         self.check_lock()?;
@@ -163,7 +175,13 @@ impl Engine {
         let next: Vec<Arc<SortedRun>> = newer.iter().chain(&one).chain(older).cloned().collect();
         let numbers = next.iter().map(|run| (run.number, run.level)).collect();
         let next_manifest = Manifest { runs: numbers, ..manifest.clone() };
-        next_manifest.write(disk, id)?;
+        if let Err(error) = next_manifest.write(disk, id) {
+            // As in a checkpoint: nothing names it.
+            if Manifest::remove_new(disk) {
+                let _ = remove(disk, &SortedRun::file_name(number));
+            }
+            return Err(error.into());
+        }
         *manifest = next_manifest;
         self.write().table.merged(next);
         drop(manifest);

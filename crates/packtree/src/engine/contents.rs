@@ -16,6 +16,7 @@ use super::Engine;
 use crate::error::{Refusal, TreeError};
 use crate::format::{BLOCK_BYTES, PIECE_BYTES_MAX, Piece, Record, blocks_of, crc, crc_of_both};
 use crate::space::Run;
+use crate::spare::is_full;
 use crate::table::{Content, Extent, Extents, Inode, Node};
 use crate::time::now;
 
@@ -112,7 +113,10 @@ impl Engine {
         if !self.write().space.extend(old.run().end(), more) {
             return Ok(None);
         }
-        self.write_contents(bytes, old.block * BLOCK_BYTES + length)?;
+        if let Err(refusal) = self.write_contents(bytes, old.block * BLOCK_BYTES + length) {
+            self.write().space.unused(Run { start: old.run().end(), blocks: more });
+            return Err(refusal);
+        }
         let crc = crc_of_both(old.crc, crc(bytes), added);
         Ok(Some(Piece { block: old.block, bytes: (length + added) as u32, crc }))
     }
@@ -120,7 +124,15 @@ impl Engine {
     /// A failed write of contents is not the end: no record names them. A full disk is reported as such.
     fn write_contents(&self, bytes: &[u8], offset: u64) -> Result<(), Refusal> {
         self.check_going()?;
-        self.stopping(self.file.write_at(bytes, offset)).map_err(Refusal::from)
+        let mut written = self.file.write_at(bytes, offset);
+        // In a hole that was made when the disk was full. Blocks elsewhere may have room that can be given up for it.
+        if written.as_ref().is_err_and(is_full) && self.give_back()? > 0 {
+            written = self.file.write_at(bytes, offset);
+        }
+        match written {
+            Err(error) if is_full(&error) => Err(error.into()),
+            written => self.stopping(written).map_err(Refusal::from),
+        }
     }
 
     /// Writes new pieces for the range of `old` and of `bytes` at `start`. Returns where they begin, the pieces, and how many of `bytes`

@@ -21,11 +21,13 @@ impl Flusher {
         let (stop, stopped) = channel();
         let run = move || {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                if let Err(error) = engine.check_lock().and_then(|()| engine.sync()) {
+                let flushed = engine.check_lock().and_then(|()| engine.sync());
+                if let Err(error) = flushed.and_then(|()| engine.give_back_when_short()) {
                     // The next call that syncs or writes returns the error too.
                     tracing::warn!(place = %engine.place, %error, "the tree could not be flushed");
                     return;
                 }
+                engine.retake_spare();
             }
         };
         let thread = std::thread::Builder::new().name("packtree-flush".to_owned()).spawn(run);

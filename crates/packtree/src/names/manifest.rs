@@ -19,7 +19,7 @@ use crate::format::{
 };
 use crate::space::Run;
 
-const NAME: &str = "manifest";
+pub(crate) const MANIFEST: &str = "manifest";
 const NEW: &str = "manifest.new";
 /// Runs are merged long before.
 const RUNS_MAX: u64 = 1 << 16;
@@ -68,12 +68,17 @@ impl Manifest {
         file.sync()?;
         // The names of the files that it names are durable before it is: the disk keeps no order among them.
         disk.sync_names()?;
-        disk.rename(NEW, NAME)?;
+        disk.rename(NEW, MANIFEST)?;
         disk.sync_names()
     }
 
+    /// Removes one that was begun and did not get its name. Returns whether there was one.
+    pub(crate) fn remove_new(disk: &dyn Disk) -> bool {
+        disk.remove(NEW).is_ok()
+    }
+
     pub(crate) fn read(disk: &dyn Disk, id: u128) -> Result<ManifestRead, DiskError> {
-        let bytes = match disk.open(NAME, DiskOpen::Read) {
+        let bytes = match disk.open(MANIFEST, DiskOpen::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             opened => {
                 let file = opened?;
@@ -144,7 +149,7 @@ pub(crate) fn remove_others(disk: &dyn Disk, manifest: &Manifest) -> Result<(), 
 
 /// Whether a file of this name is one of those that hold the names of a tree.
 pub(crate) fn is_of_names(name: &str) -> bool {
-    [NAME, NEW].contains(&name) || number_of(name, "names-").or(number_of(name, "free-")).is_some()
+    [MANIFEST, NEW].contains(&name) || number_of(name, "names-").or(number_of(name, "free-")).is_some()
 }
 
 fn number_of(name: &str, before: &str) -> Option<u64> {

@@ -74,6 +74,11 @@ impl Ends {
         bytes
     }
 
+    /// Of the filter of a run that has lost all but one in 64 of its keys, and some more.
+    fn filter_bytes_max(&self) -> u64 {
+        self.keys.saturating_mul(64 * 2).saturating_add(64 << 20)
+    }
+
     fn of(head: &Head) -> Self {
         let [index_at, filter_at, keys] = head.numbers;
         Self { index_at, filter_at, keys }
@@ -155,7 +160,10 @@ impl SortedRun {
         let whole = end.filter(fits);
         let (index, filter) = match whole {
             Some(end) => {
-                (section(&*file, end.index_at, end.filter_at)?, section(&*file, end.filter_at, filter_end)?)
+                // Where the file does not end as a run does, its length may be anything.
+                let is_plausible = !heads.is_damaged || filter_end - end.filter_at <= end.filter_bytes_max();
+                let filter = if is_plausible { section(&*file, end.filter_at, filter_end)? } else { None };
+                (section(&*file, end.index_at, end.filter_at)?, filter)
             }
             None => (None, None),
         };
@@ -182,14 +190,14 @@ impl SortedRun {
             rebuilt: Mutex::default(),
         };
         if !is_indexed {
-            faults.push(run.index_again(heads.blocks_at, end.map(|end| end.keys))?);
+            faults.push(run.index_again(heads.blocks_at, whole)?);
         }
         Ok(Some((run, faults)))
     }
 
-    /// Makes the index again from the blocks. `keys`: how many there should be, where that is known.
-    fn index_again(&mut self, start: u64, keys: Option<u64>) -> Result<RunFault, DiskError> {
-        let (places, end) = blocks_from(&*self.file, start)?;
+    /// Makes the index again from the blocks. `ends`: where they should end and how many keys there should be, where that is known.
+    fn index_again(&mut self, start: u64, ends: Option<Ends>) -> Result<RunFault, DiskError> {
+        let (places, end) = blocks_from(&*self.file, start, ends.map(|ends| ends.index_at))?;
         let mut index = Index::default();
         self.index = Index::of_places(places);
         self.keys = 0;
@@ -211,7 +219,7 @@ impl SortedRun {
             "{}: its index is damaged; {} names and inodes were found in its first {end} bytes",
             self.name, self.keys
         );
-        Ok(RunFault { what, is_repairable: keys == Some(self.keys) })
+        Ok(RunFault { what, is_repairable: ends.is_some_and(|ends| ends.keys == self.keys) })
     }
 
     pub(crate) fn blocks(&self) -> usize {

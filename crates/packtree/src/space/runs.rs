@@ -129,6 +129,22 @@ impl FreeRuns {
         true
     }
 
+    /// All whole pages of this many blocks each, in order.
+    pub(crate) fn take_pages(&mut self, page_blocks: u64) -> Vec<Run> {
+        if let Some(current) = self.current.take() {
+            self.blocks -= current.blocks;
+            self.add(current);
+        }
+        let pages = self.by_start.iter().filter_map(|(&start, &blocks)| {
+            let (first, end) =
+                (start.next_multiple_of(page_blocks), (start + blocks) / page_blocks * page_blocks);
+            (first < end).then(|| Run { start: first, blocks: end - first })
+        });
+        let pages = pages.collect::<Vec<_>>();
+        pages.iter().for_each(|run| assert!(self.take_inside(*run), "it is free"));
+        pages
+    }
+
     /// Whether any block of a run is free.
     pub(crate) fn has_some_of(&self, run: Run) -> bool {
         let before = self.by_start.range(..run.end()).next_back();
@@ -184,6 +200,18 @@ mod tests {
             free.has_some_of(run(14, 2)) && !free.has_some_of(run(12, 3)) && !free.has_some_of(run(20, 9))
         );
         assert!(free.take_inside(run(10, 2)) && free.take_inside(run(15, 5)) && free.blocks() == 0);
+    }
+
+    #[test]
+    fn whole_pages_are_taken_and_what_is_around_them_stays_free() {
+        let mut free = FreeRuns::default();
+        let run = |start, blocks| Run { start, blocks };
+        for (start, blocks) in [(3, 10), (20, 30), (60, 3)] {
+            free.add(run(start, blocks));
+        }
+        assert_eq!(free.take(1, 1), Some(run(20, 1)));
+        assert_eq!(free.take_pages(8), [run(24, 24)]);
+        assert_eq!((free.blocks(), free.take_pages(8)), (10 + 29 - 24 + 3, Vec::new()));
     }
 
     #[test]

@@ -2,5 +2,6 @@
 
 mod history;
 mod kills;
+mod merges;
 mod model;
 mod points;

@@ -71,14 +71,24 @@ fn a_disk_without_room_for_a_second_segment_still_opens_and_gives_files_up() {
 /// Symptom: a tree whose disk was full when its process was killed could not even be read or copied.
 #[test]
 fn a_tree_on_a_disk_without_room_for_a_journal_is_opened_to_be_read() {
-    let machine = SimulatedDisk::new("machine").with_room(1 << 20);
+    let machine = SimulatedDisk::new("machine").with_room(u64::from(SMALL.segment_bytes) + (64 << 10));
     PackTree::create(&machine, &SMALL).unwrap();
     let tree = opened(Arc::new(machine.clone()));
-    for number in 0..300 {
-        tree.create(Path::new(&format!("a-file-with-a-name-{number}"))).unwrap();
+    // All blocks, all of the one room of the journal that names may have, and what is left to removals.
+    let mut contents = tree.create(Path::new("contents")).unwrap();
+    for bytes in [20_000, 1_000, 60] {
+        while contents.write(&pattern(bytes, 1)).is_ok() {}
     }
+    let name = |number| format!("a-file-with-a-name-{number}");
+    let made = (0..).take_while(|number| tree.create(Path::new(&name(*number))).is_ok()).count();
+    assert!(made > 20, "{made} names");
+    let gone = (0..made).rev().take_while(|number| tree.unlink(Path::new(&name(*number))).is_ok()).count();
+    assert!(gone > 0 && gone < made, "{gone} of {made} removed");
     let before = all(&tree);
-    drop(tree);
+    let killed = machine.process_end();
+    drop((contents, tree));
+    let machine = killed;
+    machine.remove("spare").unwrap();
     // Another program takes what is left.
     let others = machine.open("ballast", DiskOpen::New).unwrap();
     let mut taken = 0;
@@ -86,7 +96,7 @@ fn a_tree_on_a_disk_without_room_for_a_journal_is_opened_to_be_read() {
         taken += 512;
     }
     let (mut readable, mut refused) = (0, 0);
-    for _ in 0..3 {
+    for _ in 0..20 {
         let tree = opened(Arc::new(machine.clone()));
         assert!(all(&tree) == before);
         readable += 1;
@@ -96,7 +106,7 @@ fn a_tree_on_a_disk_without_room_for_a_journal_is_opened_to_be_read() {
             assert!(tree.create(Path::new("more")).is_err());
         }
     }
-    assert!(readable == 3 && refused > 0, "{refused} of {readable} were opened to be read");
+    assert!(readable == 20 && refused > 0, "{refused} of {readable} were opened to be read");
     let read = PackTree::open_to_read(Arc::new(machine.clone()), &SMALL, "tree").unwrap();
     assert!(all(&read) == before);
     drop(read);

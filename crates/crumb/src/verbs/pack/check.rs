@@ -57,7 +57,7 @@ pub struct RepairArgs {
 
 /// Checks.
 pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    if packtree::is_tree(&args.store) {
+    if packtree::is_tree(&args.store)? {
         return tree::check(&args.store, args.json.as_ref(), context);
     }
     let place = Place::read(&args.store)?;
@@ -145,7 +145,7 @@ fn report_json(report: &CheckReport) -> Value {
 
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    if packtree::is_tree(&args.store) {
+    if packtree::is_tree(&args.store)? {
         return tree::repair(&args.store, args.to.as_deref(), args.json.as_ref(), context);
     }
     if args.to.is_some() {

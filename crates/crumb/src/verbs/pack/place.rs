@@ -115,12 +115,14 @@ impl Place {
         let sized =
             |volume: &SizedVolume| (volume.directory.clone(), volume.size_bytes.unwrap_or(size_bytes));
         let volumes: Vec<_> = volumes.iter().map(sized).collect();
+        volumes.iter().try_for_each(|(directory, _)| tree::refuse(directory))?;
         let made = VolumeList::create(store, size_bytes, &volumes, options);
         made.map(|(list, store)| (Self(list), store)).map_err(told_of_volumes)
     }
 
     /// As [`VolumeList::grow`].
     pub fn grow(&mut self, store: &Store, directory: &Path, size_bytes: u64) -> anyhow::Result<()> {
+        tree::refuse(directory)?;
         self.0.grow(store, directory, size_bytes).map_err(told_of_volumes)
     }
 
@@ -164,6 +166,7 @@ pub fn open_file_system(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
                 return Ok(as_file_system(above, Place::read(above)?.open(OpenOptions::default())?)?
                     .below(inside)?);
             }
+            tree::refuse_remains_above(&path)?;
             true
         }
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be used", path.display())),

@@ -27,6 +27,8 @@ pub use repair::repair;
 
 /// Makes an empty tree.
 pub fn create(directory: &Path, json: Option<&Destination>, context: &Context) -> anyhow::Result<ExitStatus> {
+    // Before anything is made: what is there may be a tree that has something else in the place of a file.
+    packtree::is_tree(directory)?;
     make_directory(directory)?;
     say_owner(directory);
     let options = TreeOptions::default();
@@ -44,7 +46,7 @@ pub fn create(directory: &Path, json: Option<&Destination>, context: &Context) -
 
 /// Says that a directory has a tree, to verbs that work on objects.
 pub fn refuse(directory: &Path) -> anyhow::Result<()> {
-    if !packtree::is_tree(directory) {
+    if !packtree::is_tree(directory)? {
         return refuse_remains(directory);
     }
     let wrong = anyhow!(
@@ -57,7 +59,7 @@ pub fn refuse(directory: &Path) -> anyhow::Result<()> {
 /// Says that a directory has parts of a tree, and what to do: it is not to be taken for an empty one, nor for a store.
 pub fn refuse_remains(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
-    match packtree::presence(directory) {
+    match packtree::presence(directory)? {
         Presence::Tree | Presence::Nothing => Ok(()),
         Presence::HeadMissing => Err(TreeError::HeadMissing { place: shown.to_string() }.into()),
         Presence::Unfinished => bail!(
@@ -66,20 +68,31 @@ pub fn refuse_remains(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The directory of the tree that a path is, or is in.
-fn directory_of(path: &Path) -> Option<&Path> {
-    path.ancestors().find(|above| packtree::is_tree(above))
+/// As [`refuse_remains`], for the directories above a path at which nothing is: they are a tree's if one of them has its contents.
+pub fn refuse_remains_above(path: &Path) -> anyhow::Result<()> {
+    let mut above = path.ancestors().skip(1);
+    above.try_for_each(|above| if above.join("space").exists() { refuse_remains(above) } else { Ok(()) })
 }
 
-/// Whether a path is a tree, or is in one.
+/// The directory of the tree that a path is, or is in.
+fn directory_of(path: &Path) -> Result<Option<&Path>, TreeError> {
+    for above in path.ancestors() {
+        if packtree::is_tree(above)? {
+            return Ok(Some(above));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a path is a tree, or is in one; or in what may be one, which opening it reports.
 pub fn is_at_or_in_tree(path: &Path) -> bool {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    directory_of(&path).is_some()
+    !matches!(directory_of(&path), Ok(None))
 }
 
 /// The tree that a path is, or is in, as seen from there.
 pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<PackTree>> {
-    let Some(directory) = directory_of(path) else { return Ok(None) };
+    let Some(directory) = directory_of(path)? else { return Ok(None) };
     let disk = Arc::new(LocalDisk::open(directory)?);
     let tree = PackTree::open(disk, &TreeOptions::default(), format!("pack:{}", directory.display()))?;
     let tree = tree.lying_at(directory.to_owned());
@@ -95,7 +108,16 @@ pub fn open_at_or_above(path: &Path) -> anyhow::Result<Option<PackTree>> {
         say_owner(directory);
     }
     let inside = path.strip_prefix(directory).context("the path of a tree")?;
-    if inside.as_os_str().is_empty() { Ok(Some(tree)) } else { Ok(Some(tree.view(inside)?)) }
+    if inside.as_os_str().is_empty() {
+        return Ok(Some(tree));
+    }
+    let view = tree.view(inside).with_context(|| {
+        format!(
+            "a target in the file tree {0} is a directory of it: name one, or the tree itself, pack:{0}",
+            directory.display()
+        )
+    });
+    view.map(Some)
 }
 
 /// The tree of a target `pack:path` for many requests at a time. Worker threads make its blocking calls.

@@ -87,15 +87,21 @@ pub(super) fn is_unreadable(error: &DiskError) -> bool {
     error.source.raw_os_error() == Some(UNREADABLE)
 }
 
-/// Blocks one behind the other from `start` on, by their frames, and where the last one ends. Parity blocks are passed over.
-pub(super) fn blocks_from(file: &dyn DiskFile, start: u64) -> Result<(Vec<(u64, u32)>, u64), DiskError> {
-    let length = file.length()?;
+/// Blocks one behind the other from `start` on, by their frames, and where the last one ends: before `limit`, where the index begins, if
+/// that is known. Parity blocks are passed over.
+pub(super) fn blocks_from(
+    file: &dyn DiskFile,
+    start: u64,
+    limit: Option<u64>,
+) -> Result<(Vec<(u64, u32)>, u64), DiskError> {
+    // A damaged index may look like the frame of a block.
+    let limit = limit.map_or_else(|| file.length(), Ok)?;
     let (mut places, mut at) = (Vec::new(), start);
     let mut head = [0; 12];
     loop {
         let read = file.read_at(&mut head, at)?;
         let Some((bytes, keys)) =
-            Block::frame(&head[..read]).filter(|(bytes, _)| at + *bytes as u64 <= length)
+            Block::frame(&head[..read]).filter(|(bytes, _)| at + *bytes as u64 <= limit)
         else {
             return Ok((places, at));
         };

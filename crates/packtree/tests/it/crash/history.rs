@@ -17,16 +17,32 @@ pub struct Player<'a> {
     next_file: u64,
     /// Files that stay open, some without a name.
     open: Vec<(Box<dyn OpenFile>, u64)>,
+    may_be_full: bool,
+    /// Calls that were refused, as the disk was full.
+    refused: usize,
 }
 
 impl<'a> Player<'a> {
     pub fn new(tree: &'a PackTree, model: &'a mut Model, seed: u64) -> Self {
         let next_file = model.now().files.keys().max().map_or(1, |last| last + 1);
-        Self { tree, model, drawn: seed, next_file, open: Vec::new() }
+        Self { tree, model, drawn: seed, next_file, open: Vec::new(), may_be_full: false, refused: 0 }
     }
 
-    pub fn play(mut self, steps: usize) -> Result<(), FsError> {
-        (0..steps).try_for_each(|_| self.step())
+    /// Goes on after a call that finds the disk full.
+    pub fn on_a_disk_that_may_be_full(mut self, may_be_full: bool) -> Self {
+        self.may_be_full = may_be_full;
+        self
+    }
+
+    /// Returns how many calls were refused, as the disk was full.
+    pub fn play(mut self, steps: usize) -> Result<usize, FsError> {
+        for _ in 0..steps {
+            match self.step() {
+                Err(error) if self.may_be_full && error.status() == Some(Status::NOSPC) => self.refused += 1,
+                done => done?,
+            }
+        }
+        Ok(self.refused)
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -41,7 +57,11 @@ impl<'a> Player<'a> {
         call: impl FnOnce(&PackTree) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         self.model.begin(next);
-        let value = call(self.tree)?;
+        let value = call(self.tree).inspect_err(|error| {
+            if self.may_be_full && error.status() == Some(Status::NOSPC) {
+                self.model.refused();
+            }
+        })?;
         self.model.acknowledged();
         Ok(value)
     }

@@ -9,6 +9,7 @@ use disk::LocalDisk;
 use files::{Access, FileKind, FileSystem, Status, SyncScope};
 use packtree::{PackTree, TreeOptions, check};
 
+use crate::no_room::FullImage;
 use crate::scenario::{disk, made, mixed, pattern, read, scratch, write_all};
 
 const KILLS: u64 = 20;
@@ -57,6 +58,21 @@ fn the_child_stores_until_it_is_killed() {
             });
         }
     });
+}
+
+/// Removes files, in the order of their numbers.
+#[test]
+fn the_child_removes_until_it_is_killed() {
+    let (Ok(directory), Ok(files)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
+    let disk = Arc::new(LocalDisk::open(Path::new(&directory)).expect("there"));
+    let tree = PackTree::open(disk, &TreeOptions::default(), "pack:test").expect("it opens");
+    assert!(tree.unwritable().is_none(), "{:?}", tree.unwritable());
+    for number in 0..files.parse::<u64>().expect("a number") {
+        match tree.unlink(Path::new(&number.to_string())) {
+            Ok(()) => said(&format!("\n@done {number}\n")),
+            Err(error) => assert_eq!(error.status(), Some(Status::NOENT), "{number}: {error:?}"),
+        }
+    }
 }
 
 /// Renames a directory of many files to and fro.
@@ -147,6 +163,30 @@ fn a_process_that_is_killed_under_load_keeps_all_that_it_acknowledged() {
             }
         }
     }
+}
+
+#[test]
+fn removals_on_a_full_disk_that_are_killed_again_and_again_empty_the_tree() {
+    let Some(full) = FullImage::needed() else { return };
+    let mut gone = 0;
+    for round in 0..8_u64 {
+        full.fill(round);
+        let lines = 1 + mixed(round) % 1_000;
+        let test = "the_child_removes_until_it_is_killed";
+        let said = killed_after(child(test, &full.directory, Some(full.files)), lines);
+        gone = said.iter().filter_map(|line| line.strip_prefix("@done ")?.parse::<u64>().ok()).max().unwrap()
+            + 1;
+        full.is_whole(&format!("round {round}"));
+        let tree = PackTree::open_to_read(full.disk(), &TreeOptions::default(), "pack:test").unwrap();
+        assert!((0..gone).all(|number| !full.has(&tree, number)), "round {round}: of {gone}");
+    }
+    let tree = full.open();
+    let left = (0..full.files).filter(|number| full.has(&tree, *number)).collect::<Vec<_>>();
+    assert!(gone > 500 && left.len() as u64 > full.files - gone - 100, "{gone} gone, {} left", left.len());
+    left.iter().for_each(|number| tree.unlink(Path::new(&number.to_string())).unwrap());
+    tree.close().unwrap();
+    full.is_whole("at the end");
+    assert!(full.free_bytes() > 50 << 20, "{} bytes are free", full.free_bytes());
 }
 
 #[test]

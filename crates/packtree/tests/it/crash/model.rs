@@ -135,6 +135,11 @@ impl Model {
         }
     }
 
+    /// The change was refused, and not made.
+    pub fn refused(&mut self) {
+        self.under_way = None;
+    }
+
     /// A sync was acknowledged.
     pub fn safe(&mut self) {
         self.moments.drain(..self.moments.len() - 1);
