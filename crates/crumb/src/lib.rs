@@ -38,6 +38,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 // Verbs name these by their short paths.
@@ -84,19 +85,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Report what is wrong with a machine and a directory's storage, in half a minute
     Doctor(verbs::doctor::DoctorArgs),
     /// Run a benchmark and keep its record
     Run(Box<verbs::run::RunArgs>),
-    /// Find and remove what killed runs left in a target
     Clean(verbs::clean::CleanArgs),
-    /// Set a mark, with a text, on the runs that are under way
     Mark(verbs::mark::MarkArgs),
     /// List, show, export, import and delete stored runs
     Runs(verbs::runs::RunsArgs),
     /// Make, multiply and inspect the news feeds that `crumb run netnews` stores
     Feed(verbs::feed::FeedArgs),
-    /// Compare runs: faster, slower, or no difference shown
     Compare(verbs::compare::CompareArgs),
     /// Draw runs as one HTML file that works offline
     Report(verbs::report::ReportArgs),
@@ -106,16 +103,12 @@ enum Verb {
     /// End a mount made by `crumb mount`
     #[cfg(feature = "mount")]
     Unmount(verbs::unmount::UnmountArgs),
-    /// Spread the entries of huge directories over many small ones, for `crumb mount`
     #[cfg(feature = "mount")]
     Manage(verbs::manage::ManageArgs),
-    /// Move the entries of managed directories back into one directory
     #[cfg(feature = "mount")]
     Unmanage(verbs::unmanage::UnmanageArgs),
-    /// Find and repair damage in a tree with managed directories
     #[cfg(feature = "mount")]
     Check(verbs::check::CheckArgs),
-    /// Report which directories of a tree would gain from being managed, or when they are full
     #[cfg(feature = "mount")]
     Advise(verbs::advise::AdviseArgs),
     /// Create, fill, inspect and repair a packed store: millions of small objects in few files
@@ -137,7 +130,8 @@ pub fn main() -> ExitCode {
     let words = std::env::args_os().collect();
     #[cfg(feature = "mount")]
     let words = verbs::mount::as_typed_or_by_mount(words);
-    let typed = quantities::with_negative_numbers(command()).get_matches_from::<Vec<_>, _>(words);
+    let typed = quantities::with_negative_numbers(command()).try_get_matches_from::<Vec<_>, _>(words);
+    let typed = typed.unwrap_or_else(|error| with_way_to_benchmarks(error).exit());
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     let context = Context::new(cli.global);
     context.start_log();
@@ -152,6 +146,23 @@ pub fn main() -> ExitCode {
     let has_no_reader = done.as_ref().err().is_some_and(exit::is_broken_pipe);
     let interruption = &context.interruption;
     exit::code(done, if has_no_reader { interruption.is_seen_or_comes() } else { interruption.is_seen() })
+}
+
+/// A benchmark that was typed as a verb: names the command that runs it.
+fn with_way_to_benchmarks(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let word = word.clone();
+    let is_benchmark = Cli::command()
+        .find_subcommand("run")
+        .is_some_and(|run| run.get_subcommands().any(|benchmark| benchmark.get_name() == word));
+    if is_benchmark {
+        let tip = format!(
+            "{word} is a benchmark: `crumb run {word}` runs it, and `crumb run {word} --help` explains it"
+        );
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 fn command() -> clap::Command {

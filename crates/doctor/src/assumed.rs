@@ -1,4 +1,4 @@
-//! What no user without privileges can read, and how the page takes it to be.
+//! What the page does not read, as most users cannot, and how it takes it to be.
 
 use crate::{Facts, shell_word};
 
@@ -7,18 +7,18 @@ pub fn assumed(facts: &Facts) -> Vec<String> {
     let target = &facts.target;
     let mut found = Vec::new();
     if let Some(mount) = target.mount.as_ref().filter(|_| target.is_ext()) {
+        let who = if facts.machine.is_root { "read them" } else { "root can read them" };
         found.push(format!(
-            "features in the superblock (large_dir, reserved blocks, size of the journal) are the defaults of mke2fs: only root \
-             can read them, by dumpe2fs -h {}",
+            "features in the superblock (large_dir, reserved blocks, size of the journal) are the defaults of mke2fs: {who} by \
+             dumpe2fs -h {}",
             shell_word(&mount.source)
         ));
     }
     if target.path.is_some() && !target.is_volatile() {
-        found.push(
-            "names and attributes come from the kernel's caches: only root can drop them, and crumb run dirscale then measures \
-             without"
-                .to_owned(),
-        );
+        let who = if facts.machine.is_root { "" } else { ", run by root," };
+        found.push(format!(
+            "names and attributes come from the kernel's caches: crumb run dirscale{who} drops them and measures without"
+        ));
     }
     if target.unwritable.is_some() {
         found.push("what creations, writes and fsync cost here is not known".to_owned());
@@ -62,6 +62,10 @@ mod tests {
         };
         facts.target.mount = Some(mount("ext4"));
         assert!(assumed(&facts)[0].contains("dumpe2fs -h '/dev/my disk'"), "{:?}", assumed(&facts));
+        let of_root = |facts: &Facts| assumed(facts).iter().any(|sentence| sentence.contains("root"));
+        assert!(of_root(&facts));
+        facts.machine.is_root = true;
+        assert!(!of_root(&facts), "root needs no advice to be root: {:?}", assumed(&facts));
         facts.target.mount = Some(mount("tmpfs"));
         assert_eq!(assumed(&facts), Vec::<String>::new());
     }

@@ -29,6 +29,8 @@ pub struct MachineFacts {
     pub environment: Environment,
     /// A hypervisor is below the kernel.
     pub is_virtual: bool,
+    /// Root runs it.
+    pub is_root: bool,
     /// Driver of the governor's frequencies, such as `intel_pstate`.
     pub frequency_driver: Option<String>,
     /// States a CPU sleeps in, as processor 0 has them; none where the kernel manages none.

@@ -18,6 +18,7 @@ pub fn machine(version: &str) -> MachineFacts {
     MachineFacts {
         environment: Environment::capture(version, None),
         is_virtual: fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| has_hypervisor(&text)),
+        is_root: rustix::process::geteuid().is_root(),
         frequency_driver: line_of(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")),
         idle_states: idle_states(Path::new("/sys/devices/system/cpu/cpu0/cpuidle")),
         cpu_quota: quotas.iter().map(|quota| quota.cpus).min_by(f64::total_cmp),

@@ -1,5 +1,6 @@
 //! The command to type next, with the target filled in, by the heaviest finding.
 
+use files::LAYOUT_FILES_MIN;
 use serde::Serialize;
 
 use crate::{Facts, Finding, FindingCode};
@@ -74,7 +75,9 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
         Some(Code::DirectoryNearlyFull) if offers.mount => {
             vec![step(format!("crumb advise --predict {target}"), "from which day on it takes no more names")]
         }
-        Some(Code::LinearDirectories | Code::LargeDirectory) if is_local && offers.mount => {
+        Some(Code::LinearDirectories | Code::LargeDirectory)
+            if is_local && offers.mount && is_weighed(facts) =>
+        {
             of_large_directories(facts, &target)
         }
         Some(Code::LinearDirectories | Code::LargeDirectory) => {
@@ -90,13 +93,21 @@ pub fn next_steps(facts: &Facts, findings: &[Finding], offers: Offers) -> Vec<St
     }
 }
 
+/// Whether `crumb advise` weighs a directory of this size.
+fn is_weighed(facts: &Facts) -> bool {
+    facts.largest().is_some_and(|largest| largest.names >= LAYOUT_FILES_MIN)
+}
+
 /// What large directories would gain, and the remedy.
 fn of_large_directories(facts: &Facts, target: &str) -> Vec<Step> {
     let mut steps =
-        vec![step(format!("crumb advise {target} --quick"), "what each large directory would gain")];
+        vec![step(format!("crumb advise {target} --quick"), "what each large directory would gain in a day")];
     if let Some(largest) = facts.largest() {
         let path = shell_word(&largest.path.display().to_string());
-        steps.push(step(format!("crumb manage {path}"), "the remedy for the largest, if it gains"));
+        steps.push(step(
+            format!("crumb manage {path}"),
+            "the remedy for the largest, only if advise shows a gain",
+        ));
     }
     steps
 }
@@ -179,6 +190,13 @@ mod tests {
         let steps = next_steps(&linear, &crate::findings(&linear), ALL);
         let commands: Vec<&str> = steps.iter().map(|step| step.command.as_str()).collect();
         assert_eq!(commands, ["crumb advise '/mnt/my disk' --quick", "crumb manage '/mnt/my disk/spool'"]);
+        // Symptom: it was advised to spread a directory of which crumb advise says that there is nothing to gain.
+        let mut small = linear.clone();
+        small.target.largest.as_mut().unwrap().names = LAYOUT_FILES_MIN - 1;
+        assert_eq!(first(&small, ALL), "crumb run dirscale '/mnt/my disk' --quick");
+        let text = |facts: &Facts| crate::findings(facts)[0].advice.to_string();
+        assert!(text(&linear).contains("if crumb advise shows a gain"), "{}", text(&linear));
+        assert!(!text(&small).contains("crumb advise"), "{}", text(&small));
         let bare = Offers { mount: false, pack: false };
         assert_eq!(first(&linear, bare), "crumb run dirscale '/mnt/my disk' --quick");
     }

@@ -22,6 +22,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Directories with fewer files are in a block or two on any file system: no layout pays there, and no advice names one.
+pub const LAYOUT_FILES_MIN: u64 = 512;
+
 /// A way to spread the entries of one directory over subdirectories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

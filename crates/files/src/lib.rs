@@ -36,7 +36,7 @@ pub use file_service::FileService;
 pub use file_system::{
     Access, FileLock, FileSystem, FsError, FsOp, ListedEntry, Locking, OpenFile, SyncScope,
 };
-pub use layout::{Layout, LayoutError};
+pub use layout::{LAYOUT_FILES_MIN, Layout, LayoutError};
 pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{

@@ -154,6 +154,11 @@ impl LatencyBound {
         let quantile = self.quantile * all / succeeded.max(1.0);
         succeeded > 0.0 && quantile <= 1.0 && histogram.quantile(quantile) < self.below
     }
+
+    /// Such as `p99.9`.
+    pub fn percentile_text(&self) -> String {
+        format!("p{}", (self.quantile * 1e4).round() / 1e2)
+    }
 }
 
 impl std::str::FromStr for LatencyBound {
@@ -179,7 +184,7 @@ impl std::str::FromStr for LatencyBound {
 
 impl std::fmt::Display for LatencyBound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "p{} < {:?}", (self.quantile * 1e4).round() / 1e2, self.below)
+        write!(f, "{} < {:?}", self.percentile_text(), self.below)
     }
 }
 

@@ -12,6 +12,7 @@ mod fine_timers;
 mod free_cpus;
 mod lateness;
 mod pacer;
+mod pinned;
 mod precise;
 mod reply_times;
 mod run_delay;

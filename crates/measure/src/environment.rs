@@ -91,7 +91,7 @@ impl Environment {
     pub fn in_words(&self) -> Vec<(&'static str, String)> {
         let memory = match self.memory_bytes {
             0 => String::new(),
-            bytes => format!("{} GiB", grouped(bytes as f64 / f64::from(1 << 30), 1)),
+            bytes => bytes_text(bytes),
         };
         let mount = self.mount.as_ref().map_or_else(String::new, |mount| {
             format!("{} at {}: {} ({})", mount.device, mount.path, mount.fs_type, mount.options)

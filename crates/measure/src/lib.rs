@@ -60,9 +60,9 @@ pub use prometheus::{
     CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
 };
 pub use record::{
-    Annotation, ChainStats, Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LevelState,
-    LoadPoint, LoopKind, OpStats, Pacing, Phase, RATE_OFF, RECORD_SCHEMA, RENAMED_METRICS, RankPart,
-    RecordError, RunId, RunRecord, SeriesPlace,
+    Annotation, BOUND_MISSED, ChainStats, Curve, CurveLine, CurvePoint, FigureMark, FigureMarks,
+    FileSetRecord, LevelState, LoadPoint, LoopKind, OpStats, Pacing, Phase, RATE_OFF, RECORD_SCHEMA,
+    RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};

@@ -60,7 +60,9 @@ impl LoadCurve {
         let level = |point: &LoadPoint| {
             let is_open = point.loop_kind == LoopKind::Open;
             let (mean_us, p99_us) = (point.latency_us.mean, point.latency_us.p99);
-            let per_sec = point.offered_per_sec.filter(|_| is_open && point.state() == LevelState::Valid)?;
+            // Over a search's bound the storage still keeps up, and the figures are sound.
+            let is_held = matches!(point.state(), LevelState::Valid | LevelState::OverBound);
+            let per_sec = point.offered_per_sec.filter(|_| is_open && is_held)?;
             let fine = point.latency_us.count > 0 && [per_sec, mean_us, p99_us].into_iter().all(believed);
             fine.then_some(Level { per_sec, mean_us, p99_us })
         };

@@ -17,7 +17,7 @@ pub use figure_marks::{FigureMark, FigureMarks};
 use jiff::Timestamp;
 #[cfg(test)]
 pub(crate) use level::tests as level_tests;
-pub use level::{LevelState, RATE_OFF};
+pub use level::{BOUND_MISSED, LevelState, RATE_OFF};
 use serde::{Deserialize, Serialize};
 
 use crate::{

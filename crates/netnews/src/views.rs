@@ -265,7 +265,7 @@ fn history(configurations: &[Configuration<'_>]) -> Found {
     let figure = ByPass {
         id: "history-passes",
         like: "Figure 6",
-        title: "Where history lies: articles stored a second",
+        title: "Place of history: articles stored a second",
         read: "Runs that differ in nothing but where and how history is kept. Higher is better.".into(),
         over: Over::Passes,
         what: "articles stored",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use files::FsError;
+use measure::numbers::bytes_text;
 
 use crate::engine::Phase;
 
@@ -67,8 +68,8 @@ pub enum PostmarkError {
     },
     /// The settings ask for more memory than there is.
     #[error(
-        "{what} would take {} MiB of memory: set a smaller `number` or `size`",
-        .needed_bytes.div_ceil(1 << 20)
+        "{what} would take {} of memory: set a smaller `number` or `size`",
+        size_text(.needed_bytes)
     )]
     Memory {
         /// What for.
@@ -115,4 +116,8 @@ pub enum PostmarkError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+fn size_text(bytes: &u64) -> String {
+    bytes_text(*bytes)
 }

@@ -123,7 +123,7 @@ pub enum ReportError {
         side: String,
     },
     /// A run cannot be compared with itself.
-    #[error("run {id} stands on sides {sides}: a run cannot be compared with itself")]
+    #[error("run {id} is on sides {sides}: a run cannot be compared with itself")]
     OnTwoSides {
         /// Name of the run.
         id: String,

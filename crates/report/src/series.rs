@@ -66,6 +66,8 @@ pub(crate) struct Dot {
     #[serde(skip)]
     pub marks: FigureMarks,
     pub saturated: bool,
+    /// Held, with latencies over the bound of the search.
+    pub over_bound: bool,
     /// A saturated level is INVALID only for another reason.
     pub valid: bool,
 }
@@ -217,6 +219,7 @@ fn dot(at: usize, point: &LoadPoint, marks: FigureMarks) -> Option<Dot> {
         signs: [marks.mean, marks.p50, marks.p90, marks.p99, marks.p999].map(FigureMark::sign),
         marks,
         saturated: point.saturated,
+        over_bound: point.state() == LevelState::OverBound,
         valid: point.state() != LevelState::Invalid,
     })
 }
@@ -303,6 +306,7 @@ mod tests {
             signs: [""; 5],
             marks: FigureMarks::default(),
             saturated,
+            over_bound: false,
             valid: true,
         };
         let curve = |dots| [Curve { run: 0, label: String::new(), closed: false, dots, marks: vec![] }];

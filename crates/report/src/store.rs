@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use measure::{BenchmarkRegistry, RunId, RunRecord};
+use measure::{BenchmarkRegistry, RunId, RunRecord, SeriesPlace};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use crate::{ReportError, Result};
@@ -43,6 +43,10 @@ const TABLES: &str = "
 ";
 const SUMMARY: &str =
     "SELECT id, benchmark, label, target, started_us, complete, valid, points, metrics FROM runs";
+/// The same with a run's place in its series, for which the whole record is read.
+const SUMMARY_WITH_SERIES: &str =
+    "SELECT id, benchmark, label, target, started_us, complete, valid, points, metrics,
+     CASE WHEN json_valid(record) THEN json_extract(record, '$.series') END AS series FROM runs";
 const NEWEST_FIRST: &str = "ORDER BY started_us DESC, id DESC";
 const OLDEST_FIRST: &str = "ORDER BY started_us, id";
 
@@ -75,6 +79,8 @@ pub struct RunSummary {
     pub points: usize,
     /// The flat list of figures, units in the names.
     pub metrics: BTreeMap<String, f64>,
+    /// Its place among the runs that one command made; only [`Store::list`] fills it in.
+    pub series: Option<SeriesPlace>,
 }
 
 impl Store {
@@ -238,7 +244,7 @@ impl Store {
     /// # Errors
     /// When SQLite cannot read.
     pub fn list(&self) -> Result<Vec<RunSummary>> {
-        self.summaries(&format!("{SUMMARY} {NEWEST_FIRST}"), params![])
+        self.summaries(&format!("{SUMMARY_WITH_SERIES} {NEWEST_FIRST}"), params![])
     }
 
     /// The one run that `wanted` names: `last` for the newest, else its name or a beginning or end of it.
@@ -390,6 +396,8 @@ fn pragma(sqlite: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 fn summary(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
     let metrics: String = row.get("metrics")?;
+    // Not a column of every query.
+    let series: Option<String> = row.get("series").unwrap_or_default();
     Ok(RunSummary {
         id: RunId(row.get("id")?),
         benchmark: row.get("benchmark")?,
@@ -401,5 +409,6 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
         points: usize::try_from(row.get::<_, i64>("points")?).unwrap_or(0),
         // The list still shows a run whose figures are damaged; reading the record will say so.
         metrics: serde_json::from_str(&metrics).unwrap_or_default(),
+        series: series.and_then(|series| serde_json::from_str(&series).ok()),
     })
 }

@@ -153,7 +153,7 @@ fn rates(series: &TimeSeries) -> Lines {
         let failed = points(series, |step| Some(step.failed as f64 / (step.to_s - step.from_s).max(1e-9)));
         all.push(line("failed", Stroke::Dotted, failed));
     }
-    let read = "Operations that ended, a second. Where the line lies on the axis, none did.";
+    let read = "Operations that ended, a second. Where the line is on the axis, none did.";
     Lines { marks: marks(series), ..lines("rate", "Rate", read, "operations/s", all) }
 }
 

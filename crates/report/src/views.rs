@@ -115,6 +115,8 @@ struct PointView {
     lateness_p99: String,
     busy: String,
     saturated: bool,
+    /// Held, with latencies over the bound of the search.
+    over_bound: bool,
     /// A saturated level is INVALID only for another reason.
     valid: bool,
     reasons: Vec<String>,
@@ -357,6 +359,7 @@ impl PointView {
             lateness_p99: if point.lateness_us.count == 0 { dash() } else { ms_text(point.lateness_us.p99) },
             busy: format!("{}%", grouped(100.0 * point.generator_busy, 0)),
             saturated: point.saturated,
+            over_bound: point.state() == LevelState::OverBound,
             valid: point.state() != LevelState::Invalid,
             reasons,
             remarks,

@@ -279,6 +279,7 @@
       const content = [tipTitle(curve.label, color(curve.run)), ...view().rows(curve, dot)];
       if (curve.closed) content.push(element("div", "note", `${dot.name}: latency is measured from the send`));
       if (dot.saturated) content.push(element("div", "note", "saturated: the server did not keep up"));
+      if (dot.over_bound) content.push(element("div", "note", "B: over the latency bound of the search"));
       if (!dot.valid) content.push(element("div", "note", "INVALID: see the load-point table"));
       return content;
     };

@@ -22,8 +22,8 @@ use rustix::io::Errno;
 
 use crate::adapter::Shared;
 use crate::convert::guard::{Guard, Held, lock_of};
-use crate::convert::online::{Subject, convert};
-use crate::convert::{ConvertError, Converted, Goal, Progress, Work};
+use crate::convert::online::{Subject, convert, plan};
+use crate::convert::{ConvertError, Converted, Goal, Plan, Progress, Work};
 use crate::managed::open_directory;
 use crate::mount::claims::Claim;
 use crate::mount::mounts::MountOfOurs as _;
@@ -161,15 +161,7 @@ impl Online {
             }
             return Err(ConvertError::Busy { path: shown, other: self.mountpoint.join(&run.place) });
         }
-        self.refuse_shown_elsewhere(&shown)?;
-        if self.shared.tree.unopened.directories {
-            let mountpoint = self.mountpoint.clone();
-            return Err(ConvertError::Unopened { path: shown, mountpoint });
-        }
-        let subject = match self.shared.tree.conversions.of(found.ids[found.ids.len() - 1]) {
-            Some(stopped) => Subject::Stopped(stopped),
-            None => self.locked(&found, &shown)?,
-        };
+        let subject = self.subject(&found, &shown)?;
         let run = Arc::new(Run::new(place, goal));
         let (shared, mine) = (Arc::clone(&self.shared), Arc::clone(&run));
         let work = move || {
@@ -184,6 +176,37 @@ impl Online {
             let _ = ended.join();
         }
         Ok(run)
+    }
+
+    /// Reports what [`Online::begin`] would do with the directory at `place` for the user `by`; changes nothing.
+    ///
+    /// # Errors
+    /// When it would be refused.
+    pub fn plan(&self, place: &Path, goal: Goal, by: u32) -> Result<Plan, ConvertError> {
+        prepare_thread();
+        let shown = self.mountpoint.join(place);
+        let found = find(&self.shared, place)
+            .map_err(|errno| ConvertError::Open { path: shown.clone(), source: errno.into() })?;
+        refuse_others(&found, &shown, by)?;
+        // Held until the end, so that none begins meanwhile.
+        let now = lock(&self.shared.running.now);
+        if let Some((run, _)) = now.as_ref().filter(|(run, _)| !run.is_over()) {
+            return Err(ConvertError::Busy { path: shown, other: self.mountpoint.join(&run.place) });
+        }
+        plan(&self.subject(&found, &shown)?, goal)
+    }
+
+    /// What is to be converted: locked, unless this mount stopped half way in it.
+    fn subject(&self, found: &Found<'_>, shown: &Path) -> Result<Subject, ConvertError> {
+        self.refuse_shown_elsewhere(shown)?;
+        if self.shared.tree.unopened.directories {
+            let mountpoint = self.mountpoint.clone();
+            return Err(ConvertError::Unopened { path: shown.to_owned(), mountpoint });
+        }
+        match self.shared.tree.conversions.of(found.ids[found.ids.len() - 1]) {
+            Some(stopped) => Ok(Subject::Stopped(stopped)),
+            None => self.locked(found, shown),
+        }
     }
 
     /// Another mount would see the directory half converted.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use harness::{Event, Heard, Level, Live, PhaseLive, Stage, Step};
 use indicatif::{ProgressBar, ProgressStyle};
-use measure::{DiskMeter, LoadPoint};
+use measure::{DiskMeter, LevelState, LoadPoint};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
 use ratatui::widgets::Widget as _;
@@ -284,6 +284,7 @@ fn point_line(point: &LoadPoint) -> String {
         (None, outstanding) => format!("{:>4} outstanding", outstanding.unwrap_or(0)),
     };
     let verdict = match (point.verdict.valid, point.saturated) {
+        (true, _) if point.state() == LevelState::OverBound => "  over the bound",
         (true, _) => "",
         (false, true) => "  saturated",
         (false, false) => "  INVALID",

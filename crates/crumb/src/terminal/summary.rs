@@ -61,9 +61,9 @@ fn figures(record: &RunRecord) -> Vec<(String, String)> {
 fn held_hint(record: &RunRecord, held: f64) -> &'static str {
     let is_good = |point: &LoadPoint| point.verdict.valid && !point.saturated;
     if record.points.iter().all(is_good) {
-        " (nothing saturated: it may bear more)"
+        " (nothing saturated: it may hold more)"
     } else if record.points.iter().any(|point| point.offered_per_sec > Some(held)) {
-        " (no higher level is VALID: it may bear more)"
+        " (no higher level is VALID: it may hold more)"
     } else {
         ""
     }

@@ -13,7 +13,8 @@
 //! Source: Anderson, "Fstress", table 4.
 
 use measure::{
-    Curve, FigureMark, LatencySummary, LevelState, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict,
+    BOUND_MISSED, Curve, FigureMark, LatencySummary, LevelState, LoadPoint, LoopKind, Phase, RankPart,
+    RunRecord, Verdict,
 };
 use report::{bytes_text, count_text, figure_text, ms_text, number_text, rate_text};
 
@@ -294,6 +295,9 @@ fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
                 }
             } else if let Some((_, sharing)) = remarks.iter_mut().find(|(remark, _)| *remark == reason.text) {
                 sharing.push(point);
+            } else if reason.code == BOUND_MISSED && point.state() == LevelState::OverBound {
+                // Beside its mark, as a fault is.
+                text.push_str(&wrapped(&format!("{} {}: ", mark(point), load_name(point)), &reason.text));
             } else {
                 remarks.push((&reason.text, vec![point]));
             }
@@ -314,11 +318,13 @@ fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
     text
 }
 
-/// `S`: saturated, a finding about the storage. `!`: not to be trusted for another reason.
+/// `S`: saturated, a finding about the storage. `B`: over the latency bound of the search. `!`: not to be trusted for another
+/// reason.
 fn mark(point: &LoadPoint) -> &'static str {
     match point.state() {
         LevelState::Invalid => "!",
         LevelState::Saturated => "S",
+        LevelState::OverBound => "B",
         LevelState::Valid => "",
     }
 }
@@ -417,6 +423,16 @@ mod tests {
     }
 
     #[test]
+    fn a_level_over_the_bound_of_a_search_is_marked_so() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        record.points[1].verdict.remark(measure::BOUND_MISSED, "over the bound p99 < 1ms: p99 is 1.62 ms");
+        let table = load_points(&record);
+        let offered = load(&record.points[1]);
+        assert!(table.contains(&format!("\nB    {offered}")), "{table}");
+        assert!(table.contains(&format!("B {offered}/s: over the bound p99 < 1ms")), "{table}");
+    }
+
+    #[test]
     fn figures_that_the_generator_moved_are_marked_and_the_others_are_not() {
         let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
         let point = &mut record.points[0];
@@ -464,7 +480,7 @@ mod tests {
         assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(held[0]));
     }
 
-    /// Symptom: "nothing saturated: it may bear more" beside a level that had failed. Cause: said whenever no saturation point was
+    /// Symptom: "nothing saturated: it may hold more" beside a level that had failed. Cause: said whenever no saturation point was
     /// found.
     #[test]
     fn nothing_is_said_to_have_saturated_beside_a_failed_level() {
@@ -481,7 +497,7 @@ mod tests {
         let text = summary(&record);
         assert!(!text.contains("nothing saturated") && text.contains("no higher level is VALID"), "{text}");
         record.points.last_mut().unwrap().offered_per_sec = Some(1.0);
-        assert!(!summary(&record).contains("it may bear more"), "{}", summary(&record));
+        assert!(!summary(&record).contains("it may hold more"), "{}", summary(&record));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use dirscale::Frequencies;
-use files::Layout;
+use files::{LAYOUT_FILES_MIN as FILES_MIN, Layout};
 use measure::RunRecord;
 use report::count_text;
 use stackfs::advise::{Costs, Scan, ScanWatch, Total, Worth, scan, total, weigh};
@@ -28,9 +28,6 @@ use crate::layout::counted;
 use crate::output::{can_be_written, print, refuse_database, write_to};
 use crate::progress::Progress;
 use crate::signals;
-
-/// Smaller directories are in a block or two on any file system: managing them is not worth while.
-const FILES_MIN: u64 = 512;
 
 /// Runs the verb.
 pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -115,8 +112,9 @@ fn census(name: &str, context: &Context) -> anyhow::Result<(Frequencies, (String
         let store = context.store_with_runs()?;
         if name == "last" {
             let mount = store.list()?.into_iter().find(|run| run.benchmark == "mount");
-            let mount =
-                mount.context("no mount's census is in the store; `crumb mount` keeps one when it ends")?;
+            let mount = mount.context(
+                "the results store has no statistics of a mount; `crumb mount` saves them when it ends",
+            )?;
             store.find(&mount.id.0)?
         } else {
             store.find(name)?

@@ -14,7 +14,7 @@ use crate::output::{print, refuse_database, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Find damage in a tree with managed directories; --repair repairs it.
+/// Find and repair damage in a tree with managed directories.
 ///
 /// Finds files in the wrong subdirectory or beside the subdirectories, interrupted conversions, subdirectories with
 /// other permissions than their directory, and layout marks that contradict the entries. Repair renames and never
@@ -76,11 +76,12 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         );
     }
     if !checked.is_right() {
-        let open = counted(checked.open as usize, "thing is", "things are");
+        let open = counted(checked.open as usize, "problem remains", "problems remain");
         if args.repair {
-            bail!("{tree}: {open} still wrong; what to do stands at each");
+            bail!("{tree}: {open}; the fix is listed with each");
         }
-        bail!("{tree}: {open} wrong; `crumb check {tree} --repair` repairs what can be repaired");
+        let open = counted(checked.open as usize, "problem", "problems");
+        bail!("{tree}: {open} found; `crumb check {tree} --repair` repairs what can be repaired");
     }
     Ok(ExitStatus::Fine)
 }

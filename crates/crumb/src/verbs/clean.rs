@@ -29,10 +29,10 @@ use crate::output::{can_be_written, print, refuse_store, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Find and remove what runs left in a target that were killed.
+/// Find and remove what killed runs left in a target.
 ///
-/// A run works in a directory of its own, marked with its process, and removes it at its end. Only directories whose process is gone
-/// are removed. What was kept by name (--keep) has no mark and is left alone.
+/// A run works in a directory of its own, marked with its process, and removes it at its end. Crumb removes only directories whose
+/// process is gone. What was kept by name (--keep) has no mark and stays.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CleanArgs {

@@ -2,9 +2,9 @@
 
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use report::compare::{Comparison, Gate, Side};
 use report::html::{self, Options};
@@ -19,7 +19,7 @@ use crate::quantities::{QuantityError, percent_in};
 
 pub use self::text::{answers, shown};
 
-/// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
+/// Compare runs: faster, slower, or no difference shown
 ///
 /// A side is a run (`3f9a`, `last`, `a.json`), several (`3f9a,77c0,81aa`), one side of a series of repeats
 /// (`3f9a:A`), or all runs of a label (`label:old filer`). One series alone means all its sides. The first side is
@@ -73,12 +73,9 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     {
         bail!("--json and --report both name {}; name two", json.display());
     }
-    // The store's absence is reported as every verb reports it, which the report crate cannot.
-    if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
-        drop(context.store_with_runs()?);
-    }
-    let source = Source::new(|| report::Store::open(&context.store), declarations::REGISTRY);
-    let sides = sides::named(&args.sides, &source)?;
+    let sides = sides_of(&args.sides, context).map_err(|error| {
+        if args.sides.iter().any(|side| is_target(side)) { to_measure(&args.sides) } else { error }
+    })?;
     let comparison = report::compare::compare(&sides, &args.metric, declarations::REGISTRY)?;
     let printed = print_comparison(&args, sides, &comparison, context);
     match args.fail_if_slower {
@@ -88,6 +85,32 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
         }
         _ => printed.map(|()| ExitStatus::Fine),
     }
+}
+
+fn sides_of(names: &[String], context: &Context) -> anyhow::Result<Vec<Side>> {
+    // The store's absence is reported as every verb reports it, which the report crate cannot.
+    if names.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
+        drop(context.store_with_runs()?);
+    }
+    let source = Source::new(|| report::Store::open(&context.store), declarations::REGISTRY);
+    Ok(sides::named(names, &source)?)
+}
+
+/// Whether a name that is no run is something to measure.
+fn is_target(name: &str) -> bool {
+    ["nfs://", "pack:"].iter().any(|scheme| name.starts_with(scheme)) || Path::new(name).is_dir()
+}
+
+/// What to type where targets were named in the place of runs.
+fn to_measure(names: &[String]) -> anyhow::Error {
+    let named = names.iter().find(|name| is_target(name)).map_or("", String::as_str);
+    let words: Vec<String> = names.iter().map(|name| doctor::shell_word(name)).collect();
+    let (first, others) = (&words[0], words.get(1..).filter(|others| !others.is_empty()));
+    let others = others.map_or("OTHER".to_owned(), |others| others.join(" "));
+    anyhow!(
+        "{named}: is storage to measure, and compare takes runs that were measured before; `crumb run shootout {first} {others} \
+         --quick` measures targets against each other, `crumb run postmark {first} --vs {others} --sync close` by one benchmark"
+    )
 }
 
 fn print_comparison(

@@ -26,11 +26,11 @@ use crate::output::{can_be_written, print, refuse_store, write_to};
 use crate::progress::Progress;
 use crate::signals::{self, Leaving};
 
-/// Report in half a minute what is wrong with a machine and a directory's storage for many small files.
+/// Report what is wrong with a machine and a directory's storage, in half a minute.
 ///
-/// Reads what the kernel says to every user, times short loops of single operations in a scratch directory of the target, in /dev/shm
-/// and in the directory for temporary files, and prints one page: findings, the heaviest first, which kinds of program will suffer,
-/// and the command to type next. Needs no privileges. It writes some megabytes into the scratch directories and removes them.
+/// Prints one page: findings, the most important first, which kinds of program will suffer, and the command to type next. It needs no
+/// privileges. It reads what the kernel shows to every user, and times short loops of single operations. For these it writes some
+/// megabytes of test files in the target, in /dev/shm and in the directory for temporary files (/tmp), and removes them.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {

@@ -100,8 +100,8 @@ struct Checked<'a> {
 impl Checked<'_> {
     fn what_to_do(&self) -> String {
         format!(
-            "go on with it, which also puts it in order (crumb run netnews {} --resume {}, with the flags of before), then \
-             verify it",
+            "continue it, which also repairs it (crumb run netnews {} --resume {}, with the same flags as before), then verify \
+             it",
             self.target, self.name
         )
     }

@@ -3,7 +3,7 @@
 mod online;
 mod texts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -22,9 +22,9 @@ use crate::signals;
 
 /// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Stop the programs that use DIR before, or give --online and a path of the mount. Afterwards programs have to use the mount: below
-/// it, entries lie in subdirectories. Each entry is moved by one rename and keeps its inode; nothing is copied.
-/// After a kill the same command continues, and `crumb unmanage` reverts.
+/// Stop the programs that use DIR before, or give --online and a path of the mount. Afterwards programs must use the mount: below it,
+/// entries are in subdirectories. Each entry is moved by one rename and keeps its inode; nothing is copied. After a kill the same
+/// command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManageArgs {
@@ -32,14 +32,14 @@ pub struct ManageArgs {
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
-    /// Subdirectory in which an entry lies: 345 takes the third to fifth of the last six digits of a number (987654 lies in 765); so do
-    /// 34/56, 56/34 and 456; hash:2 suits names that are not numbers, such as mail and cache files [default: 345; an interrupted conversion
-    /// keeps its own]
+    /// Layout, which decides in which subdirectory an entry is stored. 345 takes the third to fifth of the last six digits of a number:
+    /// 987654 is stored in 765. 34/56, 56/34 and 456 take other digits. hash:2 suits names that are not numbers, such as mail and cache
+    /// files [default: 345; an interrupted conversion keeps its own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
     /// Convert while programs use it: DIR is a path in a mount, and the program that serves the mount converts it
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     online: bool,
 
     /// Print what would be done, or why it would be refused; change nothing
@@ -58,24 +58,26 @@ Examples:
   Then:
     crumb mount /news /mnt/news
   While it is mounted and in use (as root, or as the user of both mount and directory):
+    crumb manage --online --dry-run /mnt/news/control/cancel
     crumb manage --online /mnt/news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
-With --online too: until then programs see the whole directory, but the next mount
-shows it only when it is finished. If this program is killed, the conversion continues.
+That holds for --online too. Until it is finished, programs see the whole directory through this
+mount, but a later mount shows it only once it is finished. If this program is killed, the conversion
+continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &ManageArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let how = if args.dry_run { How::Planned } else { How::online(args.online) };
+    let how = How::asked(args.online, args.dry_run);
     convert_all(&args.directories, Goal::Managed(args.layout), how, context)
 }
 
 /// What is done with each directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is only said what would be done.
-    Planned,
+    /// Nothing: it is only said what would be done by this program, or by the one that shows it.
+    Planned { online: bool },
     /// By this program, while it is not mounted.
     Offline,
     /// By the program that shows it.
@@ -83,9 +85,13 @@ pub enum How {
 }
 
 impl How {
-    /// One of the two that convert.
-    pub fn online(online: bool) -> Self {
-        if online { Self::Online } else { Self::Offline }
+    /// By the flags of both verbs.
+    pub fn asked(online: bool, dry_run: bool) -> Self {
+        match (dry_run, online) {
+            (true, online) => Self::Planned { online },
+            (false, true) => Self::Online,
+            (false, false) => Self::Offline,
+        }
     }
 }
 
@@ -103,12 +109,9 @@ pub fn convert_all(
             note(context, wrapped("error: ", &format!("{earlier:#}")).trim_end());
         }
     };
-    if how == How::Planned {
+    if let How::Planned { online } = how {
         for directory in directories {
-            match plan(directory, goal) {
-                Ok(plan) => print(&plan_text(directory, &plan))?,
-                Err(error) => keep(with_usage_marked(error)),
-            }
+            planned(directory, goal, online).unwrap_or_else(&mut keep);
         }
         return failed.map_or(Ok(ExitStatus::Fine), Err);
     }
@@ -156,6 +159,15 @@ pub fn convert_all(
         }
     }
     failed.map_or(Ok(ExitStatus::Fine), Err)
+}
+
+/// Prints what would be done with a directory.
+fn planned(directory: &Path, goal: Goal, online: bool) -> anyhow::Result<()> {
+    let plan = match online {
+        true => online::planned(directory, goal)?,
+        false => plan(directory, goal).map_err(with_usage_marked)?,
+    };
+    print(&plan_text(directory, &plan))
 }
 
 fn command(goal: Goal, how: How) -> &'static str {

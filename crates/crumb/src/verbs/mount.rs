@@ -39,7 +39,7 @@ use crate::output::{note, print};
 use crate::signals::stop_flag_waking;
 
 pub use self::control::{owner_of, wait_for_end};
-pub use self::conversion::convert as convert_through;
+pub use self::conversion::{convert as convert_through, planned as planned_through};
 pub use self::flags::MountArgs;
 pub use self::helper::as_typed_or_by_mount;
 pub use self::record::{ENTRY, day_of};

@@ -28,7 +28,7 @@ Examples:
   A script, as for the old program:
     crumb postmark mail-server.pmrc < /dev/null
   Commands on standard input:
-    printf 'set location /mnt/disk\\nset transactions 10000\\nrun\\n' | crumb postmark
+    printf 'set location /mnt/disk\\nset number 1000\\nrun\\n' | crumb postmark
   By hand:
     crumb postmark
 
@@ -67,8 +67,8 @@ pub fn run(args: PostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     });
     match session.converse(args.file.as_deref(), &mut io::stdin().lock())? {
         SessionEnd::Fine => Ok(ExitStatus::Fine),
-        SessionEnd::Failed { runs: 1 } => bail!("a run failed; what stopped it stands above"),
-        SessionEnd::Failed { runs } => bail!("{runs} runs failed; what stopped them stands above"),
+        SessionEnd::Failed { runs: 1 } => bail!("a run failed; the reason is printed above"),
+        SessionEnd::Failed { runs } => bail!("{runs} runs failed; the reasons are printed above"),
         SessionEnd::Interrupted => bail!("interrupted"),
     }
 }

@@ -26,19 +26,12 @@ pub struct RunArgs {
 
 #[derive(Subcommand, Debug)]
 enum RunBenchmark {
-    /// Measure the latency of a file service against offered load (open loop)
     Fstress(Box<fstress::FstressArgs>),
-    /// Measure creating, reading, appending to and deleting many small files (PostMark)
     Postmark(postmark::RunPostmarkArgs),
-    /// Measure a news spool: store, feed and expire articles, pass after pass
     Netnews(Box<netnews::NetnewsArgs>),
-    /// Measure what operations cost by directory size, flat and in subdirectories
     Dirscale(dirscale::DirscaleArgs),
-    /// Measure what a FUSE mount, or another layer, adds to each operation of the file system below
     Overhead(overhead::OverheadArgs),
-    /// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right
     Webload(Box<webload::WebloadArgs>),
-    /// Measure every workload of storage on several targets in turns, as one table: which is fastest at what
     Shootout(shootout::ShootoutArgs),
 }
 

@@ -30,7 +30,7 @@ Examples:
   crumb runs list
   crumb runs list --json | jq -r '.[] | select(.valid) | .id'")]
     List {
-        /// Print a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics; with --json=FILE
+        /// Print a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics, series; with --json=FILE
         /// write it to a file
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
         json: Option<Destination>,

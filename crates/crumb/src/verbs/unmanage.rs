@@ -11,9 +11,10 @@ use crate::verbs::manage::{How, convert_all};
 
 /// Move the entries of managed directories back into one directory.
 ///
-/// Works while the tree is not mounted, or with --online while it is, and in use. Each entry is moved by one rename and keeps its inode; nothing is copied.
-/// After a kill the same command continues, and `crumb manage` reverts. On file systems with linear
-/// directories (ext2, ext4 made with -O ^dir_index) this takes as long as filling such a directory.
+/// Works while the tree is not mounted, or with --online while it is mounted and in use. Each entry is moved by one rename and keeps
+/// its inode; nothing is copied. After a kill the same command continues, and `crumb manage` reverts. Moving back is slower than
+/// spreading, as all entries go into one large directory: where directories are linear (ext2, ext4 made with -O ^dir_index) it takes as
+/// long as filling such a directory. A line shows the progress.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct UnmanageArgs {
@@ -22,7 +23,7 @@ pub struct UnmanageArgs {
     directories: Vec<PathBuf>,
 
     /// Convert while programs use it: DIR is a path in a mount, and the program that serves the mount converts it
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     online: bool,
 
     /// Print what would be done, or why it would be refused; change nothing
@@ -41,12 +42,13 @@ Examples:
     crumb unmanage /news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
-With --online too: until then programs see the whole directory, but the next mount
-shows it only when it is finished. If this program is killed, the conversion continues.
+That holds for --online too. Until it is finished, programs see the whole directory through this
+mount, but a later mount shows it only once it is finished. If this program is killed, the conversion
+continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &UnmanageArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let how = if args.dry_run { How::Planned } else { How::online(args.online) };
+    let how = How::asked(args.online, args.dry_run);
     convert_all(&args.directories, Goal::Flat, how, context)
 }

@@ -210,4 +210,14 @@ fn all_that_keeps_it_from_comparing_is_2_as_1_means_slower() {
     assert!(bench.fails(2, &gate).contains("no run is labelled"));
     assert!(bench.fails(2, &["compare", "missing.json", "00a0"]).contains("missing.json"));
     assert!(bench.fails(2, &["compare", "last", "--store", "none.db"]).contains("no runs yet"));
+    // Symptom: two directories gave "Is a directory", and nothing said how to compare them.
+    std::fs::create_dir_all(bench.path("old disk")).unwrap();
+    for sides in [["./old disk", "nfs://filer/export"], ["old disk", "nfs://filer/export"]] {
+        let refused = bench.fails(2, &["compare", sides[0], sides[1]]);
+        let command = format!("crumb run shootout '{}' nfs://filer/export --quick", sides[0]);
+        assert!(refused.split_whitespace().collect::<Vec<_>>().join(" ").contains(&command), "{refused}");
+    }
+    // Symptom: a benchmark without `run` was an unknown subcommand, and nothing more.
+    let refused = bench.fails(2, &["shootout", "/mnt/a", "/mnt/b"]);
+    assert!(refused.contains("crumb run shootout"), "{refused}");
 }

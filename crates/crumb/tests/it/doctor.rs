@@ -220,6 +220,20 @@ fn a_signal_ends_it_and_nothing_is_left_and_what_a_kill_leaves_is_cleaned() {
     }
 }
 
+/// Symptom: the page of a disk said nothing of the files that were written in /tmp and in memory meanwhile.
+#[test]
+fn the_page_names_every_place_in_which_it_wrote() {
+    let bench = Bench::new();
+    let (json, page) = examined(bench.directory());
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, written) = flat.split_once("Test files were written in ").expect("the places");
+    let (written, _) = written.split_once(", and removed").expect("removed");
+    for place in json["facts"]["places"].as_array().unwrap() {
+        let path = place["path"].as_str().unwrap();
+        assert!(written.split([' ', ',']).any(|word| word == path), "{path} is not in {written}");
+    }
+}
+
 #[test]
 fn a_server_is_measured_as_far_as_it_can_be_and_other_targets_say_what_to_run() {
     let bench = Bench::in_memory();

@@ -30,7 +30,7 @@ fn a_feed_is_made_up_described_multiplied_and_brought_in_again() {
     fs::write(bench.path("batches/notes"), "not an article\n").unwrap();
     let imported = bench.fine(&["feed", "import", "batches", "--order", "path", "-o", "again"]);
     assert_fits(&imported);
-    assert!(imported.contains("Set aside               1 in again/broken"), "{imported}");
+    assert!(imported.contains("Rejected                1 in again/broken"), "{imported}");
     let json = |feed: &str| -> serde_json::Value {
         serde_json::from_str(&bench.fine(&["feed", "stat", feed, "--json", "-"])).unwrap()
     };
@@ -134,7 +134,7 @@ fn mail_becomes_a_feed_by_folder_by_list_or_as_one_group_and_without_it_is_told_
     assert_eq!(groups("one"), ["mail.all 5"]);
     // Most have no list: what could be taken is, and the rest told.
     let most = bench.fails(3, &["feed", "import", "mail", "--letters", "list-id", "-o", "lists"]);
-    assert!(most.contains("3 were set aside and 2 taken") && most.contains("no List-Id"), "{most}");
+    assert!(most.contains("3 were rejected and 2 imported") && most.contains("no List-Id"), "{most}");
     assert_eq!(groups("lists"), ["dev.example.org 2"]);
     bench.fails(2, &["feed", "import", "mail", "--letters", "no group", "-o", "x"]);
 }

@@ -192,7 +192,7 @@ fn what_a_mount_covers_is_not_judged_by_check_or_advise() {
     bench.fine(&["unmount", "spool"]);
     // Shown elsewhere, the tree below is open to be looked at.
     bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
-    assert!(bench.fails(1, &["check", "spool"]).contains("1 thing is wrong"));
+    assert!(bench.fails(1, &["check", "spool"]).contains("1 problem found"));
     assert!(bench.fails(1, &["check", "at"]).contains("crumb unmount"));
 }
 
@@ -312,7 +312,7 @@ fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
         }
         assert!(staging.exists() && files_of(&group) == before, "{verb}");
         let told = bench.fails(1, &["check", "spool"]);
-        assert!(told.contains("1 thing is wrong"), "{told}");
+        assert!(told.contains("1 problem found"), "{told}");
         bench.fine(&[verb, "spool/control"]);
         assert!(!staging.exists() && files_of(&group) == before, "{verb}");
     }

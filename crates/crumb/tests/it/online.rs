@@ -89,10 +89,25 @@ fn a_group_is_converted_while_it_is_mounted_by_its_path_there() {
         bench.fails(1, &["unmanage", "spool/control"]).contains("crumb unmount"),
         "offline it is refused"
     );
+    let planned = bench.fine(&["unmanage", "--online", "--dry-run", "at/control"]);
+    let planned = planned.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        planned.contains("managed in layout 345 with") && planned.ends_with("would be flat"),
+        "{planned}"
+    );
+    let other = bench.fails(1, &["manage", "--online", "--dry-run", "--layout", "456", "at/control"]);
+    assert!(other.contains("crumb unmanage") && is_one_error(&other), "{other}");
     let done = bench.fine(&["unmanage", "--online", "at/control"]);
     assert!(done.contains("flat: 301 entries moved"), "{done}");
     assert!(bench.path("spool/control/100005").is_file());
-    assert!(bench.fails(2, &["manage", "--online", "--dry-run", "at/control"]).contains("cannot be used"));
+    // Symptom: --dry-run was refused with --online, and nothing else could say what it would do.
+    let planned = bench.fine(&["manage", "--online", "--dry-run", "at/control"]);
+    assert!(planned.contains("flat with 301 entries; would be managed in layout 345"), "{planned}");
+    assert!(bench.path("spool/control/100005").is_file(), "it was only asked");
+    let flat = ["manage", "--online", "--dry-run", "--layout", "flat", "at/control"];
+    assert!(bench.fails(2, &flat).contains("unmanage"));
+    let outside = bench.fails(1, &["unmanage", "--online", "--dry-run", "spool/control"]);
+    assert!(outside.contains("is in no `crumb mount`"), "{outside}");
     assert!(bench.fails(2, &["manage", "--online", "--layout", "flat", "at/control"]).contains("unmanage"));
     symlink("control", bench.path("spool/link")).unwrap();
     assert!(bench.fails(1, &["manage", "--online", "at/link"]).contains("symbolic link"));

@@ -78,6 +78,31 @@ fn two_labels_that_differ_at_their_ends_differ_in_the_list() {
     assert!(list.contains("on ssd") && list.contains("on disk"), "{list}");
 }
 
+/// Symptom: the runs of `--repeat` and `--vs` stood in the list as if each had been made alone.
+#[test]
+fn runs_that_one_command_made_are_listed_as_a_series() {
+    let bench = with_two_runs();
+    assert!(!bench.fine(&["runs", "list"]).contains("series"), "no column without any");
+    let of = measure::RunId("20261123-090001-fstress-77c0".to_owned());
+    for (turn, side) in [(1, "A"), (2, "B")] {
+        let mut record = sample::record(&format!("20261123-09000{turn}-fstress-77c{}", turn - 1), "a label");
+        record.series = Some(measure::SeriesPlace { of: of.clone(), side: side.to_owned(), turn });
+        bench.write("one.json", &record.to_json());
+        bench.fine(&["runs", "import", "one.json"]);
+    }
+    let list = bench.fine(&["runs", "list"]);
+    assert_fits(&list);
+    assert!(list.contains("77c0:A") && list.contains("77c0:B"), "{list}");
+    assert!(list.contains("`crumb compare 77c0`"), "{list}");
+    let runs: serde_json::Value = serde_json::from_str(&bench.fine(&["runs", "list", "--json"])).unwrap();
+    let side = |id: &str| {
+        let run = runs.as_array().unwrap().iter().find(|run| run["id"] == id).expect("the run");
+        run["series"]["side"].as_str().map(str::to_owned)
+    };
+    assert_eq!(side("20261123-090002-fstress-77c1").as_deref(), Some("B"));
+    assert_eq!(side(FIRST), None);
+}
+
 /// Symptom: `runs import` into a store that is a link to nothing made the file at the end of the link.
 #[test]
 fn an_import_follows_no_link_to_nothing() {

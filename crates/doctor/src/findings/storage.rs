@@ -2,6 +2,8 @@
 
 use measure::numbers::{bytes_text, count_text};
 
+use files::LAYOUT_FILES_MIN;
+
 use super::{Finding, FindingCode, percent_text, us_text};
 use crate::{BasicOp, DirectoryFacts, Facts, MountFacts, NamesMax};
 
@@ -169,12 +171,12 @@ fn directories(facts: &Facts) -> Option<Finding> {
             FindingCode::LinearDirectories,
             if is_large { 76 } else { 46 },
             text,
-            LINEAR_ADVICE,
+            linear_advice(linear.names),
         ));
     }
     if facts.target.new_directories_are_indexed == Some(false) {
         let text = format!("this {} makes directories without an index (no dir_index)", facts.target.kind());
-        return Some(Finding::new(FindingCode::LinearDirectories, 46, text, LINEAR_ADVICE));
+        return Some(Finding::new(FindingCode::LinearDirectories, 46, text, linear_advice(0)));
     }
     let largest =
         largest.filter(|directory| directory.names >= LARGE_NAMES || directory.own_bytes >= LARGE_BYTES)?;
@@ -183,12 +185,21 @@ fn directories(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let text = format!("lookups grow with the number of names: {}{}", about(largest), cost(facts, largest));
-    Some(Finding::new(FindingCode::LargeDirectory, 74, text, LINEAR_ADVICE))
+    Some(Finding::new(FindingCode::LargeDirectory, 74, text, linear_advice(largest.names)))
 }
 
-const LINEAR_ADVICE: &str = "each lookup and creation reads half of the directory or all of it; spread the names over small \
-                             directories (crumb advise, crumb manage), or give ext4 an index (tune2fs -O dir_index, then \
-                             e2fsck -fD, unmounted)";
+/// What helps where single lookups are slow. Whether small directories help depends on the day's operations, which `crumb advise`
+/// weighs; below its least number of files it weighs none.
+fn linear_advice(names: u64) -> &'static str {
+    if names < LAYOUT_FILES_MIN {
+        "each lookup and creation reads half of the directory or all of it, which costs little while directories are small; give \
+         ext4 an index before they grow (tune2fs -O dir_index, then e2fsck -fD, unmounted)"
+    } else {
+        "each lookup and creation reads half of the directory or all of it; give ext4 an index (tune2fs -O dir_index, then e2fsck \
+         -fD, unmounted), or spread the names over small directories if crumb advise shows a gain: it weighs a whole day, with \
+         listings and what the mount adds, and this page looks at one lookup"
+    }
+}
 
 fn about(directory: &DirectoryFacts) -> String {
     let at_least = if directory.is_counted { "" } else { "at least " };

@@ -16,7 +16,8 @@ use harness::open_loop::{
 };
 use harness::series::MEASURED_AGAIN;
 use measure::{
-    ChainStats, FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart, TimeSeries, Verdict,
+    BOUND_MISSED, ChainStats, FileSetRecord, LoadPoint, LoopKind, MACHINE_DISTURBED, Pacing, RankPart,
+    TimeSeries, Verdict,
 };
 
 use crate::load::{LatencyBound, Load};
@@ -484,8 +485,24 @@ fn judge_ranks(
 
 /// Whether a level's latencies meet a bound, each operation that failed taken as one that took forever.
 pub(crate) fn is_within(point: &LoadPoint, bound: &LatencyBound) -> bool {
-    let errors: u64 = point.ops.values().map(|stats| stats.errors.values().sum::<u64>()).sum();
-    bound.is_met_by(&point.histogram, errors)
+    bound.is_met_by(&point.histogram, errors(point))
+}
+
+/// Says of a level that its latencies missed the bound of the search. One that was not held failed by that already.
+pub(crate) fn note_bound(point: &mut LoadPoint, bound: &LatencyBound) {
+    if is_within(point, bound) || !was_held(point) {
+        return;
+    }
+    let quantile_us = point.histogram.quantile(bound.quantile).as_secs_f64() * 1e6;
+    let reached = measure::numbers::figure_text("us", quantile_us);
+    let failed = errors(point);
+    let among = if failed == 0 { String::new() } else { format!(", and {failed} requests failed") };
+    let percentile = bound.percentile_text();
+    point.verdict.remark(BOUND_MISSED, format!("over the bound {bound}: {percentile} is {reached}{among}"));
+}
+
+fn errors(point: &LoadPoint) -> u64 {
+    point.ops.values().map(|stats| stats.errors.values().sum::<u64>()).sum()
 }
 
 /// Whether the generator or the machine around it, and not the storage, made a point what it is.

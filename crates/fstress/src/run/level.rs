@@ -10,6 +10,7 @@ use measure::{CpuMeter, FileSetRecord, LoadPoint, MachineMeter, MeterScope};
 use super::Session;
 use super::config::CLOSED_LOOP_RATE;
 use crate::error::FstressError;
+use crate::load::Load;
 use crate::open_loop::arrivals::{Arrivals, stream};
 use crate::open_loop::metronome::{CutShort, Measured, Metronome, Pace, Spans};
 use crate::open_loop::planner::Planner;
@@ -110,6 +111,9 @@ pub(super) fn measure(
     let mut point = judge::load_point(&measured, &asked, parts);
     if let Some(why) = spoilt {
         judge::note_repeat(&mut point, &why);
+    }
+    if let Load::FindMax { bound, .. } = &config.load {
+        judge::note_bound(&mut point, bound);
     }
     let Measured { cut_short, measured, machine, .. } = measured;
     let mut kept = Ok(());

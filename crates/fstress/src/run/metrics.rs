@@ -49,7 +49,14 @@ pub(crate) fn metrics(points: &[LoadPoint], machine: &MachineLog, load: &Load) -
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
         );
     }
-    let whole = |point: &&LoadPoint| !judge::was_spoilt_by_others(point) && !judge::was_interrupted(point);
+    // A level that failed the bound of the search is no peak: it is what the search went beyond.
+    let meets = |point: &LoadPoint| match load {
+        Load::FindMax { bound, .. } => judge::is_within(point, bound),
+        Load::Sweep(_) | Load::Auto { .. } | Load::Max { .. } => true,
+    };
+    let whole = |point: &&LoadPoint| {
+        !judge::was_spoilt_by_others(point) && !judge::was_interrupted(point) && meets(point)
+    };
     put("peak_per_sec", most(&mut points.iter().filter(whole).map(|point| point.achieved_per_sec)));
     put("overall_response_us", judge::overall_response_time_us(points));
     metrics

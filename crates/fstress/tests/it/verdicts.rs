@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Request, Status, SubmitError, Ticket, Transport, TransportCounters};
-use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, RunOutcome, Workload};
 use harness::Event;
+use measure::LoadPoint;
 use testkit::{Fault, HeldUp, Law, LawTransport};
 
 fn config(load: Load) -> FstressConfig {
@@ -287,6 +288,35 @@ fn a_bound_that_few_samples_judge_is_said_to_be() {
     let remark = few.reasons.iter().find(|reason| reason.code == "few-samples").unwrap();
     assert!(!remark.fatal && remark.text.contains("p99.9 < 50ms"), "{}", remark.text);
     assert!(!below("p90<50ms").has("few-samples"));
+}
+
+/// Symptom: a level of `--find-max` that was held but too slow had no mark, and its rate was the "Peak rate". Cause: only a level
+/// that was not held counted as failed.
+#[test]
+fn a_level_that_missed_the_bound_carries_a_mark_and_is_no_peak() {
+    // Gaps are exponential: near capacity the wait grows before too little is answered.
+    let bound: LatencyBound = "p99<8ms".parse().unwrap();
+    let load = Load::FindMax { first: 100.0, bound };
+    let asked = FstressConfig { arrivals: Arrivals::Poisson, ..config(load) };
+    let (mut transport, clock) = LawTransport::new(Law::Queue(Duration::from_millis(1)), &[], 7);
+    let outcome = fstress::run(&asked, &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
+    let over: Vec<_> = outcome.points.iter().filter(|point| point.verdict.has("bound-missed")).collect();
+    let is_within = |point: &LoadPoint| point.histogram.quantile(0.99) < Duration::from_millis(8);
+    assert!(!over.is_empty(), "{:?}", outcome.metrics);
+    for point in &outcome.points {
+        let is_over = !point.saturated && !is_within(point);
+        assert_eq!(
+            point.verdict.has("bound-missed"),
+            is_over,
+            "{:?}: {}",
+            point.offered_per_sec,
+            point.verdict
+        );
+    }
+    let reason = over[0].verdict.reasons.iter().find(|reason| reason.code == "bound-missed").unwrap();
+    assert!(!reason.fatal && reason.text.starts_with("over the bound p99 < 8ms: p99 is "), "{}", reason.text);
+    let peak = outcome.metrics["peak_per_sec"];
+    assert!(over.iter().all(|point| point.achieved_per_sec > peak), "{peak}: {:?}", outcome.metrics);
 }
 
 #[test]

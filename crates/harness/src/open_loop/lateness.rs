@@ -25,6 +25,7 @@ use std::time::Duration;
 use measure::{LatencyHistogram, LatencySummary, Verdict};
 use serde::{Deserialize, Serialize};
 
+use super::pinned;
 use super::reply_times::TakenReply;
 
 /// When an open-loop generator, and not the storage, made a load point what it is. The defaults are those that the guide
@@ -281,7 +282,7 @@ impl Lateness {
     pub fn judge(&self, limits: &GeneratorLimits, verdict: &mut Verdict) {
         match self.text(limits) {
             Some(text) => {
-                let advice = "give it a core of its own (--pin, --wait spin) or lower the rate";
+                let advice = pinned::remedy();
                 verdict.invalidate(GENERATOR_LATE, format!("the generator {text}; {advice}"));
             }
             None => self.remark(limits, verdict),

@@ -11,7 +11,7 @@
 
 use measure::Verdict;
 
-use super::{GENERATOR_LATE, GeneratorLimits, RATE_OFF};
+use super::{GENERATOR_LATE, GeneratorLimits, RATE_OFF, pinned};
 
 /// Code of the verdict on a load point at which requests waited for room on our side.
 pub const TRANSPORT_FULL: &str = "transport-full";
@@ -109,7 +109,7 @@ impl Shortfall {
             Culprit::Storage => {}
             Culprit::Generator => verdict.invalidate(
                 GENERATOR_LATE,
-                format!("the generator did not send {unsent} requests; give it a core of its own (--pin) or lower the rate"),
+                format!("the generator did not send {unsent} requests; {}", pinned::remedy()),
             ),
             Culprit::Transport => verdict.invalidate(TRANSPORT_FULL, format!("{full}; {more_room}")),
         }

@@ -4,12 +4,16 @@ use super::LoadPoint;
 
 /// Code of a level in which too little of what was due was answered in time. The storage's own fault makes it saturated.
 pub const RATE_OFF: &str = "rate-off";
+/// Code of the remark on a level that the storage held, but whose latencies missed the bound of a search.
+pub const BOUND_MISSED: &str = "bound-missed";
 
 /// What a load level says of the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelState {
     /// The storage did what was requested, and the figures may be trusted.
     Valid,
+    /// The figures may be trusted, but latencies are over the bound of the search: the level failed it.
+    OverBound,
     /// The storage did not keep up: a finding about the storage.
     Saturated,
     /// Something else spoilt the level: its figures say nothing about the storage.
@@ -27,6 +31,8 @@ impl LoadPoint {
             LevelState::Invalid
         } else if self.saturated {
             LevelState::Saturated
+        } else if self.verdict.has(BOUND_MISSED) {
+            LevelState::OverBound
         } else {
             LevelState::Valid
         }
@@ -49,6 +55,15 @@ pub(crate) mod tests {
             "saturated": false, "verdict": {"valid": true, "reasons": []}
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_level_over_the_bound_of_a_search_is_neither_plainly_valid_nor_saturated() {
+        let mut point = level(500.0, 200.0, 900.0);
+        point.verdict.remark(BOUND_MISSED, "over the bound p99 < 0.5ms: p99 is 0.900 ms");
+        assert_eq!(point.state(), LevelState::OverBound);
+        point.saturated = true;
+        assert_eq!(point.state(), LevelState::Saturated, "what was not held failed by that");
     }
 
     #[test]

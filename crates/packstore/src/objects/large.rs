@@ -26,7 +26,7 @@ impl Objects {
         }
         let name = Name { internal: record.head.internal, key: record.key() };
         let manifest = Manifest::decode(record.body());
-        manifest.map(Some).ok_or_else(|| self.damaged(name, record.address, "its list of pieces is none"))
+        manifest.map(Some).ok_or_else(|| self.damaged(name, record.address, "its list of pieces is damaged"))
     }
 
     /// Changes that go with a record's end: its pieces, its name.

@@ -285,7 +285,7 @@ fn settings_that_no_memory_holds_are_refused_before_anything_is_made() {
     let here = scratch();
     let said = say(here.path(), "set number 2147483647\nrun\n");
     assert_eq!(said.end, SessionEnd::Failed { runs: 1 });
-    assert!(said.err.contains("MiB of memory: set a smaller `number`"), "{}", said.err);
+    assert!(said.err.contains("GB of memory: set a smaller `number`"), "{}", said.err);
     assert!(!said.out.contains("Creating"), "{}", said.out);
     let said = say(here.path(), "set location . 2147483647\nset location +. 1\nrun\n");
     assert!(said.err.contains("weights add up to 2147483648"), "{}", said.err);

@@ -148,6 +148,8 @@ fn own_remarks(sides: &[Side], answers: &[&str]) -> Vec<(String, String)> {
         /// By side.
         runs: Vec<usize>,
         example: String,
+        /// Others say it otherwise, such as with figures of their own.
+        differs: bool,
     }
     let mut found: Vec<Found> = Vec::new();
     for (at, side) in sides.iter().enumerate() {
@@ -156,11 +158,14 @@ fn own_remarks(sides: &[Side], answers: &[&str]) -> Vec<(String, String)> {
                 continue;
             }
             match found.iter_mut().find(|of| of.code == code) {
-                Some(of) => of.runs[at] += 1,
+                Some(of) => {
+                    of.runs[at] += 1;
+                    of.differs |= of.example != text;
+                }
                 None => {
                     let mut runs = vec![0; sides.len()];
                     runs[at] = 1;
-                    found.push(Found { code, runs, example: text });
+                    found.push(Found { code, runs, example: text, differs: false });
                 }
             }
         }
@@ -168,7 +173,8 @@ fn own_remarks(sides: &[Side], answers: &[&str]) -> Vec<(String, String)> {
     let caution = |of: Found| {
         let with = sides.iter().zip(&of.runs).filter(|(_, runs)| **runs > 0);
         let with = with.map(|(side, runs)| format!("{runs} of {} runs of {}", side.runs.len(), side.name));
-        (of.code, format!("remark of {}: {}", with.collect::<Vec<_>>().join(", "), of.example))
+        let whose = if of.differs { "; one of them" } else { "" };
+        (of.code, format!("remark of {}{whose}: {}", with.collect::<Vec<_>>().join(", "), of.example))
     };
     found.into_iter().map(caution).collect()
 }

@@ -240,6 +240,18 @@ fn what_the_runs_remark_on_themselves_is_a_caution_and_an_answer_is_none() {
     );
 }
 
+/// Symptom: a comparison said "remark of 5 of 5 runs of A: the run took 0.21 s only". Cause: the first run's words were given for
+/// all.
+#[test]
+fn the_figure_of_one_run_is_not_said_to_be_that_of_all() {
+    let mut sides = in_turns();
+    for (at, run) in sides[0].runs.iter_mut().enumerate() {
+        run.verdict.remark("short", format!("the run took 0.2{at} s only"));
+    }
+    let cautions = compare(&sides, &[]).unwrap().cautions;
+    assert_eq!(cautions[0].text, "remark of 5 of 5 runs of A; one of them: the run took 0.20 s only");
+}
+
 #[test]
 fn a_remark_on_a_load_level_names_the_level_and_one_on_the_run_comes_first() {
     let mut sides = in_turns();

@@ -21,8 +21,10 @@ pub(super) fn shown(states: &[LevelState]) -> Vec<bool> {
     }
     let of =
         |state: LevelState| -> Vec<usize> { (0..states.len()).filter(|at| states[*at] == state).collect() };
-    let (valid, saturated, invalid) =
-        (of(LevelState::Valid), of(LevelState::Saturated), of(LevelState::Invalid));
+    let (saturated, invalid) = (of(LevelState::Saturated), of(LevelState::Invalid));
+    // What is over a search's bound was held all the same.
+    let is_held = |at: &usize| matches!(states[*at], LevelState::Valid | LevelState::OverBound);
+    let valid: Vec<usize> = (0..states.len()).filter(is_held).collect();
     let room = SHOWN_MAX - usize::from(!saturated.is_empty());
     let mut chosen: Vec<usize> = spread(valid.len(), room).map(|at| valid[at]).collect();
     chosen.extend(saturated.first());
@@ -59,6 +61,7 @@ pub(super) fn tag(
     };
     let state = match point.state() {
         LevelState::Valid => "",
+        LevelState::OverBound => ", over the bound",
         LevelState::Saturated => ", saturated",
         LevelState::Invalid => ", INVALID",
     };

@@ -42,7 +42,7 @@ use super::levels::{Levels, joined};
 use super::moves::{Cut, failed_at};
 use super::state::{Names, State, Survey, is_reserved, open_own, staging_name};
 use super::{
-    Conversion as Beginning, ConvertError, Converted, Goal, MODE_BITS, TIMES_FILE, aim, refuse_foreign,
+    Conversion as Beginning, ConvertError, Converted, Goal, MODE_BITS, Plan, TIMES_FILE, aim, refuse_foreign,
 };
 use crate::managed::MANAGED_BIT;
 use crate::online::Run;
@@ -66,6 +66,18 @@ impl Subject {
             Self::Stopped(conversion) => &conversion.guard,
         }
     }
+}
+
+/// Reports what [`convert`] would do and whether it would be refused; changes nothing.
+pub(crate) fn plan(subject: &Subject, goal: Goal) -> Result<Plan, ConvertError> {
+    let guard = subject.guard();
+    let survey = Survey::of(&guard.path, &guard.directory)?;
+    let (before, after) = (survey.state, aim(guard, &survey, goal)?);
+    refuse_foreign(guard, before)?;
+    if matches!(before, State::Managed(layout) if State::Managed(layout) != after) {
+        refuse_strays(guard, before.layout())?;
+    }
+    Ok(Plan { before, after, entries: survey.entries })
 }
 
 /// Converts it, to the end or until it is stopped. `drop_names` has the kernel drop the names that it believes, when those looked up

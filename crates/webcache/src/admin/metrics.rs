@@ -24,7 +24,7 @@ pub fn text(figures: &Figures) -> String {
     let mut latency = page.metric("latency_seconds", PrometheusKind::Histogram, help);
     histogram(&mut latency, "hit", &figures.hits);
     histogram(&mut latency, "miss", &figures.misses);
-    let help = "1 when a volume takes no more writes.";
+    let help = "1 when a directory of the store takes no more writes.";
     let mut failed = page.metric("volume_failed", PrometheusKind::Gauge, help);
     for volume in &figures.volumes {
         failed.sample("", &[("place", &volume.place)], u8::from(volume.failed.is_some()));

@@ -146,8 +146,8 @@ sections! {
         memory_bytes_max: u64 = mib, "memory_mib": key("64").within(0, BYTES_MAX >> 20).restart();
         /// Buffer for the body of one reply while it is received, in KiB. A client that falls further behind continues from the store.
         fill_window_bytes: u64 = kib, "fill_window_kib": key("1024").within(64, BYTES_MAX >> 10);
-        /// Replies that wait to be written, heads and bodies, in KiB. Half of it may wait for the writers, above which replies are passed on
-        /// without being stored, and half in the store. They use up to twice as much memory.
+        /// Space for replies that wait to be written, heads and bodies, in KiB. One half is for replies that wait for a writer: when it is
+        /// full, further replies are passed on without being stored. The other half is the store's. Memory use is up to twice this.
         behind_bytes_max: u64 = kib, "behind_max_kib": key("65536").within(0, BYTES_MAX >> 10).restart();
         /// Threads that write to the store.
         writers: usize = number, "writers": key("2").within(1, THREADS_MAX).restart();
@@ -253,7 +253,7 @@ sections! {
         connect_time: Duration = millis, "connect_ms": key("5000").within(1, TIME_MAX);
         /// Seconds from the last byte of a request to the head of its reply, and between two bytes of its body.
         reply_time: Duration = seconds, "reply_s": key("60").within(1, TIME_MAX);
-        /// Seconds that an idle connection to an origin is kept for reuse; how many a loop keeps per origin, and in total (some 25 KB each).
+        /// Seconds that an idle connection to an origin is kept for reuse; how many a loop keeps per origin, and in total (some 25 kB each).
         /// Surplus ones are closed, those idle for longest first.
         idle_time: Duration = seconds, "idle_s": key("15").within(0, TIME_MAX);
         idle_per_origin: usize = number, "idle_per_origin": key("32");

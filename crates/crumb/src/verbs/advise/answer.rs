@@ -10,7 +10,7 @@ use std::time::Duration;
 use dirscale::Frequencies;
 use files::Layout;
 use report::count_text;
-use stackfs::advise::{Scan, Total, Worth};
+use stackfs::advise::{Advice, Scan, Total, Worth};
 
 use self::verdict::{seconds_text, verdict};
 use super::FILES_MIN;
@@ -143,6 +143,11 @@ impl Answer<'_> {
         }
         for remark in &measured.remarks {
             text.push_str(&wrapped("  note: ", remark));
+        }
+        if self.worth.iter().all(|worth| worth.advice != Advice::Manage) {
+            let sentence = "the whole day above is weighed, with its listings and what the mount adds. crumb doctor looks at a \
+                            single lookup in the largest directory, which may be slow there although the day gains nothing";
+            text.push_str(&wrapped("  note: ", sentence));
         }
         let sentence = match &measured.mount {
             Ok(_) => "operations are taken to fall on files evenly; gains are less what the mount itself adds to each \

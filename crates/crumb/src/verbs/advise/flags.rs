@@ -9,9 +9,9 @@ use files::Layout;
 
 use crate::quantities::{QuantityError, count, count_in, time};
 
-/// Report which directories of a tree would gain from being managed, and how much per day; or when they are full.
+/// Report which directories of a tree would gain from being managed, or when they are full.
 ///
-/// Counts the tree. Then measures, in a scratch directory on the same file system, what operations cost by directory size,
+/// Counts the tree. Then it measures, in a scratch directory on the same file system, what operations cost by directory size,
 /// flat and managed (as `crumb run dirscale` does), and what a mount adds. It measures up to the size of the largest
 /// directory that can be filled in the time, and extrapolates beyond. It assumes that a directory's share of the day's
 /// operations equals its share of the files.
@@ -88,7 +88,7 @@ Examples:
     crumb advise /news
   The same for a day as a mount has counted it, from cold caches (as root):
     crumb advise /news --mix lookup=900000,create=40000,unlink=40000 --cold
-  The same out of the results store, where `crumb mount` keeps its census when it ends:
+  The same by the operations that the last mount counted, from the results store:
     crumb advise /news --census last
   A first look in 15 seconds:
     crumb advise /news --quick
@@ -98,7 +98,7 @@ Examples:
     crumb advise /var/mail/new --predict --growth 40000/day --name-length 16
   Manage what gains:
     crumb advise /news --json - |
-      jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
+      jq -r '.directories[]|select(.advice==\"manage\").path' | xargs crumb manage
 
 Ctrl-C ends it early; the scratch directory is removed.
 Exit codes: 0 fine, also when there is nothing to gain; 1 failed; 2 wrong usage; 130 interrupted.";

@@ -192,7 +192,20 @@ impl Page {
         } else {
             CACHES
         };
-        grid(&heads, 1, &rows) + &wrapped("  ", caches)
+        grid(&heads, 1, &rows) + &wrapped("  ", caches) + &self.written()
+    }
+
+    /// Where the loops wrote, as this is not only the target.
+    fn written(&self) -> String {
+        let is_written = |at: usize| at > 0 || self.facts.target.unwritable.is_none();
+        let places = self.facts.places.iter().enumerate().filter(|(at, _)| is_written(*at));
+        let places: Vec<&str> = places.map(|(_, place)| place.path.as_str()).collect();
+        let named = match places.split_last() {
+            None => return String::new(),
+            Some((only, [])) => (*only).to_owned(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        };
+        wrapped("  ", &format!("Test files were written in {named}, and removed"))
     }
 
     fn suffering(&self) -> String {

@@ -39,7 +39,7 @@ Examples:
   Then:
     crumb feed stat feed
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 done, but more files were set aside than imported.")]
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 done, but more files were rejected than imported.")]
     Import(ImportArgs),
     /// Multiply a feed: copy its articles with other message ids
     ///
@@ -102,7 +102,7 @@ pub(super) struct ImportArgs {
     /// Order of the files of a tree in the feed
     #[arg(long, value_enum, default_value = "date", value_name = "ORDER")]
     pub(super) order: OrderFlag,
-    /// Largest article to import, such as 1MiB; larger ones are set aside
+    /// Largest article to import, such as 1MiB; larger ones are rejected
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size_in::<usize>(ARTICLE_MAX))]
     pub(super) article_max: usize,
     /// Import mail, which has no newsgroups: one group per folder, one per List-Id, or this group for all

@@ -43,7 +43,7 @@ pub(super) fn import_text(imported: &Imported) -> String {
     let broken: u64 = imported.broken.values().sum();
     if broken > 0 {
         let place = imported.feed.path().join("broken");
-        text.push_str(&named("Set aside", &format!("{} in {}:", count_text(broken), place.display())));
+        text.push_str(&named("Rejected", &format!("{} in {}:", count_text(broken), place.display())));
         for (why, count) in &imported.broken {
             text.push_str(&wrapped(
                 &format!("{:>12}  ", count_text(*count)),
@@ -54,13 +54,13 @@ pub(super) fn import_text(imported: &Imported) -> String {
     text
 }
 
-/// What to say, and to do, when more was set aside than taken.
+/// What to say, and to do, when more was rejected than imported.
 pub(super) fn mostly_broken(config: &ImportConfig, imported: &Imported, broken: u64) -> String {
     let taken = count_text(imported.feed.articles());
-    let mut text = format!("{} were set aside and {taken} taken", count_text(broken));
+    let mut text = format!("{} were rejected and {taken} imported", count_text(broken));
     let without_groups = imported.broken.get(&Broken::NoNewsgroups).copied().unwrap_or(0);
     if 2 * without_groups >= broken {
-        text.push_str(&format!(", {} of them for they name no newsgroups", count_text(without_groups)));
+        text.push_str(&format!(", {} of them because they name no newsgroups", count_text(without_groups)));
         text.push_str(match config.letters {
             None => {
                 "; when they are letters, --letters folder, --letters list-id or --letters GROUP takes them"

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use measure::proc::MountInfo;
-use stackfs::convert::{ConvertError, Converted, Goal, Progress};
+use stackfs::convert::{ConvertError, Converted, Goal, Plan, Progress};
 
 use crate::exit::BadUsage;
-use crate::verbs::mount::convert_through;
+use crate::verbs::mount::{convert_through, planned_through};
 
 /// Converts a directory by its path in a mount.
 pub(super) fn convert(
@@ -16,12 +16,24 @@ pub(super) fn convert(
     show: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> anyhow::Result<Converted> {
+    refuse_flat(directory, goal)?;
+    let (mountpoint, place) = shown(directory)?;
+    convert_through(&mountpoint, &place, goal, show, stop)
+}
+
+/// Asks what would be done with a directory by its path in a mount.
+pub(super) fn planned(directory: &Path, goal: Goal) -> anyhow::Result<Plan> {
+    refuse_flat(directory, goal)?;
+    let (mountpoint, place) = shown(directory)?;
+    planned_through(&mountpoint, &place, goal)
+}
+
+fn refuse_flat(directory: &Path, goal: Goal) -> anyhow::Result<()> {
     if goal == Goal::Managed(Some(files::Layout::Flat)) {
         let wrong = ConvertError::FlatLayout { path: directory.to_owned() };
         return Err(anyhow::Error::new(wrong).context(BadUsage));
     }
-    let (mountpoint, place) = shown(directory)?;
-    convert_through(&mountpoint, &place, goal, show, stop)
+    Ok(())
 }
 
 /// The mount that shows a directory, and the directory's path in it.

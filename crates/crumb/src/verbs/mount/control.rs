@@ -98,8 +98,8 @@ fn reply(
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut request)?;
-    if let Some(request) = request.strip_prefix(conversion::VERB) {
-        return follow(stream, request.to_owned(), online.clone(), Arc::clone(followers));
+    if conversion::is_request(&request) {
+        return follow(stream, request, online.clone(), Arc::clone(followers));
     }
     let text = match request.trim() {
         "prometheus" => watch.census().prometheus(),

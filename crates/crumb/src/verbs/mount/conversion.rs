@@ -6,6 +6,9 @@
 //!         progress entries-in 6400 100000        five times a second
 //!         done flat managed:345 100000 1001      or: failed why
 //! client: stop                                   at any time: it ends soon, and reports how far it came
+//!
+//! client: plan managed:345 2f6e657773           changes nothing
+//! server: planned flat managed:345 100000       or: failed why
 //! ```
 //!
 //! Who may ask is the credentials' affair that the kernel reports of the client. A client that goes away without a word leaves
@@ -22,13 +25,15 @@ use anyhow::{Context as _, anyhow, bail};
 use files::Layout;
 use measure::error_chain;
 use rustix::net::sockopt;
-use stackfs::convert::{Converted, Goal, Progress, State, Work};
+use stackfs::convert::{Converted, Goal, Plan, Progress, State, Work};
 use stackfs::online::Online;
 
 use super::control;
 
-/// The first word of a request.
-pub(super) const VERB: &str = "convert ";
+/// The first word of a request to convert.
+const CONVERT: &str = "convert ";
+/// The first word of a request that changes nothing.
+const PLAN: &str = "plan ";
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 /// A server that is silent for so long is not waited for.
@@ -43,12 +48,28 @@ const WORKS: [(Work, &str); 4] = [
     (Work::EntriesOutOfStaging, "entries-out"),
 ];
 
-/// Carries out what `request` (without its verb) asks for, and reports to the client until it is done.
+/// Whether a request is for [`serve`].
+pub(super) fn is_request(request: &str) -> bool {
+    [CONVERT, PLAN].iter().any(|verb| request.starts_with(verb))
+}
+
+/// Carries out what `request` asks for, and reports to the client until it is done.
 pub(super) fn serve(mut stream: UnixStream, request: &str, online: &Online) -> std::io::Result<()> {
+    const UNKNOWN: &str = "this version of crumb mount does not understand the request";
     let by = sockopt::socket_peercred(&stream)?.uid.as_raw();
-    let run = match parsed(request) {
+    if let Some(request) = request.strip_prefix(PLAN) {
+        let planned = match parsed(request) {
+            Some((goal, place)) => online.plan(&place, goal, by).map_err(|error| error_chain(&error)),
+            None => Err(UNKNOWN.to_owned()),
+        };
+        return match planned {
+            Ok(plan) => writeln!(stream, "{}", plan_text(&plan)),
+            Err(why) => writeln!(stream, "failed {}", in_one_line(&why)),
+        };
+    }
+    let run = match request.strip_prefix(CONVERT).and_then(parsed) {
         Some((goal, place)) => online.begin(&place, goal, by).map_err(|error| error_chain(&error)),
-        None => Err("this version of crumb mount does not understand the request".to_owned()),
+        None => Err(UNKNOWN.to_owned()),
     };
     let run = match run {
         Ok(run) => run,
@@ -95,7 +116,7 @@ pub fn convert(
         )
     };
     let stream = control::connect(mountpoint, control::owner_of(mountpoint), until)?.with_context(lost)?;
-    writeln!(&stream, "{VERB}{}", request_text(goal, place)).with_context(lost)?;
+    writeln!(&stream, "{CONVERT}{}", request_text(goal, place)).with_context(lost)?;
     stream.set_read_timeout(Some(REPORT_EVERY))?;
     let mut lines = BufReader::new(&stream);
     let (mut line, mut heard, mut told_to_stop) = (Vec::new(), Instant::now(), false);
@@ -127,6 +148,26 @@ pub fn convert(
             "failed" => return Err(anyhow!(rest.to_owned())),
             _ => bail!(not_understood(mountpoint)),
         }
+    }
+}
+
+/// Asks the program behind the mount at `mountpoint` what it would do with the directory at `place` below it.
+///
+/// # Errors
+/// When it cannot be asked, or would refuse.
+pub fn planned(mountpoint: &Path, place: &Path, goal: Goal) -> anyhow::Result<Plan> {
+    let lost =
+        || format!("{}: its program does not answer; was it killed? Mount again", mountpoint.display());
+    let until = Instant::now() + SILENT_MAX;
+    let stream = control::connect(mountpoint, control::owner_of(mountpoint), until)?.with_context(lost)?;
+    writeln!(&stream, "{PLAN}{}", request_text(goal, place)).with_context(lost)?;
+    stream.set_read_timeout(Some(SILENT_MAX))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(LINE_BYTES_MAX)).read_line(&mut line).with_context(lost)?;
+    match line.trim().split_once(' ') {
+        Some(("planned", rest)) => plan_of(rest).with_context(|| not_understood(mountpoint)),
+        Some(("failed", why)) => Err(anyhow!(why.to_owned())),
+        _ => Err(anyhow!(not_understood(mountpoint))),
     }
 }
 
@@ -193,6 +234,16 @@ fn done_of(text: &str) -> Option<Converted> {
     })
 }
 
+fn plan_text(plan: &Plan) -> String {
+    format!("planned {} {} {}", state_text(plan.before), state_text(plan.after), plan.entries)
+}
+
+fn plan_of(text: &str) -> Option<Plan> {
+    let mut words = text.split(' ');
+    let (before, after) = (state_of(words.next()?)?, state_of(words.next()?)?);
+    Some(Plan { before, after, entries: words.next()?.parse().ok()? })
+}
+
 fn state_text(state: State) -> String {
     match state {
         State::Flat => "flat".to_owned(),
@@ -245,6 +296,8 @@ mod tests {
             let before = State::Managed(Layout::Hash2);
             let done = Converted { before, after, entries_moved: 7, subdirectories_moved: 9 };
             assert_eq!(done_of(done_text(&done).strip_prefix("done ").unwrap()), Some(done));
+            let plan = Plan { before, after, entries: 7 };
+            assert_eq!(plan_of(plan_text(&plan).strip_prefix("planned ").unwrap()), Some(plan));
         }
         assert_eq!(done_of("flat managed:999 1 1"), None);
     }

@@ -13,22 +13,45 @@ use stackfs::StackOptions;
 Examples:
   A spool over itself, for all users (as root), until Ctrl-C:
     crumb mount /news/spool /news/spool
-  In the background, ready when the command returns; nothing else changes the tree:
-    crumb mount /news/spool /news/spool --daemon --exclusive --pid-file /run/spool.pid
+  In the background, ready when the command returns:
+    crumb mount /news/spool /news/spool --daemon --pid-file /run/spool.pid
   From /etc/fstab (with /sbin/mount.fuse.crumb a link to crumb):
-    /news/spool  /news/spool  fuse.crumb  defaults,exclusive  0 0
+    /news/spool  /news/spool  fuse.crumb  defaults  0 0
   Which operations arrive, and how long do they take?
     crumb mount --stats /news/spool
     crumb mount --stats /news/spool --prometheus
 
 `crumb advise` reports which directories to spread, `crumb manage` spreads them, `crumb unmount` ends the mount.
 
-Options after -o: layout=L, exclusive, ro, allow_other, owner_only, default_permissions, nonempty,
-entry_timeout=SECONDS, attr_timeout=SECONDS, negative_timeout=SECONDS, nowatch, transport=T, awake, noawake,
-no-open, nopassthrough, noacl, noxattr, threads=N, directories=N, dev, suid, noexec, noatime, sync. Options for
-mount(8) alone are ignored.
--o remount changes ro, rw, dev, suid, noexec, noatime and sync of an existing mount; options that are not
-named keep their values, all others are refused."
+Options after -o, separated by commas:
+  layout=L             as --layout
+  exclusive            as --exclusive
+  transport=T          as --transport
+  awake, noawake       keep CPUs out of idle states, or let them sleep
+  ro                   as --read-only
+  nonempty             as --nonempty
+  allow_other          serve all users (default for root)
+  owner_only           serve only the user who mounts
+  default_permissions  have the kernel check permissions for every caller
+  nowatch              do not watch the tree below for changes by others
+  entry_timeout=S      let the kernel cache names for S seconds (default 1)
+  attr_timeout=S       let the kernel cache attributes for S seconds (default 1)
+  negative_timeout=S   let it cache that a name is missing (default 0)
+  no-open              open files without a request to the daemon (root, or ro)
+  nopassthrough        pass file data through the daemon
+  noacl                ignore access control lists
+  noxattr              neither extended attributes nor access control lists
+  threads=N            worker threads (default: the CPUs, 2 to 8)
+  directories=N        keep N directories open (default 1024)
+  readers=R            how worker threads wait: park, free or follow
+  dev, suid            device files and setuid programs work (default: they do not)
+  noexec, noatime      as for any mount
+  sync                 a write returns when its data is on the disk
+  remount              change ro, dev, suid, noexec, noatime or sync of a mount
+
+A time-out of your own turns watching off. `-o remount` leaves what is not named
+as it is, and refuses the other options. Words that mean something to mount(8)
+only, such as noauto, are ignored."
 )]
 pub struct MountArgs {
     /// Directory tree to mount
@@ -130,5 +153,50 @@ impl MountArgs {
             }
         }
         Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        _args: MountArgs,
+    }
+
+    /// Names in the help's list of options, with a value where one is needed.
+    fn listed() -> Vec<String> {
+        let help = Alone::command().get_after_help().expect("examples").to_string();
+        let (_, list) = help.split_once("separated by commas:\n").expect("the options");
+        let (list, _) = list.split_once("\n\n").expect("what follows");
+        let names = list.lines().map(|line| line.trim_start().split_once("  ").expect("a meaning").0);
+        names.flat_map(|names| names.split(", ")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_option_that_the_help_explains_is_one_and_is_in_the_guide() {
+        let guide = include_str!("../../../../../docs/guide/mount.md");
+        let names = listed();
+        assert!(names.len() >= 27, "{names:?}");
+        for option in names {
+            let name = option.split('=').next().unwrap();
+            let example = match name {
+                "layout" => "layout=345",
+                "transport" => "transport=ring",
+                "readers" => "readers=free",
+                valued if option.contains('=') => &format!("{valued}=8"),
+                plain => plain,
+            };
+            let applied = StackOptions::new("/lower", "/mnt").apply(example);
+            assert!(applied.is_ok(), "{example}: {applied:?}");
+            assert!(
+                guide.contains(&format!("`{name}`")) || guide.contains(&format!("`{option}`")),
+                "{option}"
+            );
+        }
     }
 }

@@ -119,7 +119,7 @@ pub fn day_of(record: &RunRecord) -> anyhow::Result<(Frequencies, f64)> {
         readdir: listings,
     };
     if day.per_day() <= 0.0 {
-        bail!("run {}: the mount was asked nothing that has to do with directories", record.id);
+        bail!("run {}: the mount counted no operation on directories", record.id);
     }
     Ok((day, phase.wall_s))
 }

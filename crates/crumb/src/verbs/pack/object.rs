@@ -18,6 +18,11 @@ pub fn time_text(seconds: i64) -> String {
     time.unwrap_or_else(|_| "-".to_owned())
 }
 
+/// The same as ISO 8601 writes it.
+pub fn iso_text(seconds: i64) -> String {
+    Timestamp::from_second(seconds).map_or_else(|_| "-".to_owned(), |time| time.to_string())
+}
+
 /// When an object expires, UTC.
 pub fn expires_text(stat: &Stat) -> String {
     match stat.expires_s {

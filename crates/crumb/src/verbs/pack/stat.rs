@@ -11,7 +11,7 @@ use packstore::{Store, Usage, VolumeState};
 use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 
-use super::object::{add_exact_key, object_json, time_text};
+use super::object::{add_exact_key, iso_text, object_json, time_text};
 use super::place::Place;
 use super::{all_is_there, close_after, write_json};
 use crate::context::Context;
@@ -26,8 +26,10 @@ Examples:
   crumb pack stat /srv/objects
   crumb pack stat /srv/objects images/a/logo.png --json
 
-Times are seconds since 1970. requested_s is at most a day older than the last request. For a deleted
-object, deleted_s is printed as long as the store keeps its tombstone.")]
+Permissions are printed in octal, as stat(1) does, and times in UTC with the seconds since 1970 beside.
+`requested` is at most a day older than the last request. For a deleted object, `deleted` is printed as long
+as the store keeps its tombstone.
+With --json, mode is a decimal number, and fields that end in _s are seconds since 1970 (expires_s 0: never).")]
 pub struct StatArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
@@ -84,14 +86,24 @@ fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<
     } else {
         for object in &found {
             let Value::Object(fields) = object else { continue };
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let lines: String = fields.iter().map(|(name, value)| named(name, &text(value))).collect();
+            let lines: String = fields.iter().map(|(name, value)| field_text(name, value)).collect();
             print(&format!("{lines}\n"))?;
         }
     }
     match missing {
         0 => Ok(ExitStatus::Fine),
         _ => Err(anyhow!("{} not there", counted(missing, "object was", "objects were"))),
+    }
+}
+
+/// A field of an object, for people: permissions in octal, times in UTC with the seconds beside.
+fn field_text(name: &str, value: &Value) -> String {
+    match (name, name.strip_suffix("_s"), value.as_i64()) {
+        ("mode", _, Some(mode)) => named(name, &format!("{mode:04o}")),
+        ("expires_s", Some(name), Some(0)) => named(name, "never"),
+        ("requested_s", Some(name), Some(0)) => named(name, "not known"),
+        (_, Some(name), Some(seconds)) => named(name, &format!("{} ({seconds})", iso_text(seconds))),
+        _ => named(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
     }
 }
 
@@ -186,5 +198,24 @@ fn free_share(usage: &Usage) -> f64 {
     match usage.body_bytes {
         0 => 0.0,
         bytes => 1.0 - usage.live_bytes as f64 / bytes as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: `pack stat STORE KEY` printed the mode in decimal and times as bare seconds.
+    #[test]
+    fn an_object_is_shown_with_its_mode_in_octal_and_its_times_in_utc() {
+        let line = |name: &str, value: Value| {
+            field_text(name, &value).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("mode", json!(0o640)), "mode 0640");
+        assert_eq!(line("mode", json!(0o4755)), "mode 4755");
+        assert_eq!(line("mtime_s", json!(1_000_000_000)), "mtime 2001-09-09T01:46:40Z (1000000000)");
+        assert_eq!(line("expires_s", json!(0)), "expires never");
+        assert_eq!(line("bytes", json!(5)), "bytes 5");
+        assert_eq!(line("kind", json!("file")), "kind file");
     }
 }

@@ -26,12 +26,13 @@ use crate::quick;
 use crate::series::SeriesArgs;
 use crate::signals;
 
-/// Measure what a layer adds to each operation: FUSE mounts of any program, overlayfs, NFS.
+/// Measure what a FUSE mount, or another layer, adds to each operation of the file system below.
 ///
-/// In each round every kind of operation is timed in a directory of LOWER and in one of MOUNT, one right after the other: create,
-/// stat (cold as root, and warm), open+read+close, list, small writes and reads, rename, unlink. Beside them stands the floor: the same
-/// on a FUSE file system of this program's that answers from memory, below which no FUSE daemon gets. Then, as root, the requests that
-/// the kernel sends to the layer for each operation are counted (FUSE and NFS). What is made is removed.
+/// MOUNT may be a FUSE mount of any program, overlayfs or NFS. In each round Crumb times every kind of operation in a directory of
+/// LOWER and in one of MOUNT, one right after the other: create, stat (cold as root, and warm), open+read+close, list, small writes and
+/// reads, rename, unlink. It also times the floor: a FUSE file system of its own that answers from memory, below which no FUSE daemon
+/// gets. Then, as root, it counts the requests that the kernel sends to the layer for each operation (FUSE and NFS). It removes its
+/// files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct OverheadArgs {
@@ -41,7 +42,7 @@ pub struct OverheadArgs {
     /// A directory of the mount
     mount: Target,
 
-    /// Take a first look, done within a minute: 500 files and 6 rounds. Sets defaults only; flags that are given win
+    /// Take a first look, done in less than a minute: 500 files and 6 rounds. Sets defaults only; flags that are given win
     #[arg(long)]
     quick: bool,
 

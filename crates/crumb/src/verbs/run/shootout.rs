@@ -92,7 +92,10 @@ impl ShootoutArgs {
         };
         let written = self.write(plan, &table, &records, context);
         if !self.output.no_store && !records.is_empty() {
-            note(context, "Each workload is a series of the store: `crumb runs list` names the runs.");
+            note(
+                context,
+                "Each workload is a series of the results store: `crumb runs list` names the runs.",
+            );
         }
         if let Some(error) = outcome.error {
             return Err(error.context("the shootout ended early; the runs before are kept"));

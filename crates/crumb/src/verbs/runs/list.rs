@@ -1,10 +1,11 @@
 //! The list of all runs, as a table and as JSON.
 
+use measure::SeriesPlace;
 use report::{RunSummary, figure_text};
 
 use crate::context::Context;
 use crate::declarations;
-use crate::layout::{WIDTH, grid, shortened_within};
+use crate::layout::{WIDTH, grid, shortened_within, wrapped};
 use crate::output::{Destination, note, print};
 
 pub(super) fn list(context: &Context, json: Option<&Destination>) -> anyhow::Result<()> {
@@ -23,13 +24,51 @@ pub(super) fn list(context: &Context, json: Option<&Destination>) -> anyhow::Res
         );
         return Ok(());
     }
-    let heads = ["run (UTC)", "what", "points", "headline", "verdict"];
-    let rows =
-        |label_width| -> Vec<Vec<String>> { runs.iter().map(|run| list_row(run, label_width)).collect() };
+    print(&table(&runs))
+}
+
+/// A line for each run. Runs that one command made have a column that names their series and their side.
+fn table(runs: &[RunSummary]) -> String {
+    let any_series = runs.iter().any(|run| run.series.is_some());
+    let mut heads = vec!["run (UTC)", "series", "what", "points", "headline", "verdict"];
+    if !any_series {
+        heads.remove(1);
+    }
+    let row = |run: &RunSummary, label_width: usize| {
+        let mut row = list_row(run, label_width);
+        if any_series {
+            row.insert(1, run.series.as_ref().map_or_else(String::new, series_text));
+        }
+        row
+    };
+    let rows = |label_width| -> Vec<Vec<String>> { runs.iter().map(|run| row(run, label_width)).collect() };
+    let left = heads.len() - 3;
+    let label = "what".len();
     // The label is what may be long: it gets what the other columns leave over, and at least a few letters.
-    let without =
-        grid(&heads, 2, &rows(heads[1].len())).lines().next().map_or(0, |line| line.chars().count());
-    print(&grid(&heads, 2, &rows((heads[1].len() + WIDTH).saturating_sub(without).max(8))))
+    let without = grid(&heads, left, &rows(label)).lines().next().map_or(0, |line| line.chars().count());
+    let table = grid(&heads, left, &rows((label + WIDTH).saturating_sub(without).max(8)));
+    match runs.iter().find_map(|run| run.series.as_ref()) {
+        Some(series) => table + &wrapped("", &series_note(series)),
+        None => table,
+    }
+}
+
+/// The series and the side, as `crumb compare` takes them: `3f9a:B`.
+fn series_text(series: &SeriesPlace) -> String {
+    format!("{}:{}", short(series), series.side)
+}
+
+fn series_note(series: &SeriesPlace) -> String {
+    let short = short(series);
+    format!(
+        "series: runs that one command made, and the side of each; `crumb compare {short}` compares the sides of the newest, `crumb \
+         report {short}` draws them"
+    )
+}
+
+/// The end of a series' name, by which it is found.
+fn short(series: &SeriesPlace) -> &str {
+    series.of.0.rsplit('-').next().unwrap_or_default()
 }
 
 fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
@@ -62,5 +101,6 @@ fn summary_json(run: &RunSummary) -> serde_json::Value {
         "valid": run.valid,
         "points": run.points,
         "metrics": run.metrics,
+        "series": run.series,
     })
 }

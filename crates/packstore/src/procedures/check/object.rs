@@ -28,7 +28,7 @@ pub(in crate::procedures) fn wrong_with(
         Kind::Whole => Ok(None),
         Kind::Manifest => {
             let Some(manifest) = Manifest::decode(record.body()) else {
-                return Ok(Some("its list of pieces is none".to_owned()));
+                return Ok(Some("its list of pieces is damaged".to_owned()));
             };
             for (part, &len) in manifest.piece_lens.iter().enumerate() {
                 let piece = damaged(objects.find_internal(manifest.id, part as u32, Depth::Whole))?;

@@ -25,7 +25,7 @@ pub struct DirscaleArgs {
     /// A directory, nfs://host[:port]/export[?proto=udp|tcp&mountport=N], or a packed store: pack:/path
     pub(super) target: Target,
 
-    /// Take a first look, done within a minute and without root: directories of 16, 256 and 2048 files in memory. Sets
+    /// Take a first look, done in less than a minute and without root: directories of 16, 256 and 2048 files in memory. Sets
     /// defaults only; flags that are given win
     #[arg(long)]
     pub(super) quick: bool,
@@ -95,7 +95,7 @@ pub struct DirscaleArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A first look, within a minute and without root:
+  A first look, in less than a minute and without root:
     crumb run dirscale /mnt/disk --quick
   From which size does a layout pay on my disk? (as root, to drop caches)
     crumb run dirscale /mnt/disk --sizes 1..131072 --report layout.html

@@ -23,8 +23,9 @@ use crate::waiting::WaitArgs;
 
 /// Measure the latency of a file service against offered load (open loop).
 ///
-/// Requests leave on a schedule, whatever the replies do, and latency counts from the scheduled moment. The file
-/// set is created in the target before the first load level, grows with the load, and is removed at the end.
+/// Requests leave on a schedule, whatever the replies do. Latency counts from the moment a request was sent, and the record says how
+/// late the generator sent. The file set is created in the target before the first load level, grows with the load, and is removed at
+/// the end.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FstressArgs {
@@ -46,7 +47,7 @@ pub struct FstressArgs {
     #[arg(long, value_name = "KNOB=VALUE")]
     pub(super) set: Vec<Setting>,
 
-    /// Take a first look, done within a minute: 2000 files and 4 levels of 5 seconds. Sets defaults only; flags that are
+    /// Take a first look, done in less than a minute: 2000 files and 4 levels of 5 seconds. Sets defaults only; flags that are
     /// given win
     #[arg(long)]
     pub(super) quick: bool,
@@ -164,7 +165,7 @@ pub struct FstressArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A first look, within a minute:
+  A first look, in less than a minute:
     crumb run fstress /mnt/disk --quick
   Where does my filer saturate under web traffic?
     crumb run fstress nfs://filer/vol --workload web-server

@@ -46,7 +46,7 @@ pub struct NetnewsArgs {
     #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Take a first look, done within a minute: a small feed in 5 passes that keep 2, ended after 30 s at the latest. Sets
+    /// Take a first look, done in less than a minute: a small feed in 5 passes that keep 2, ended after 30 s at the latest. Sets
     /// defaults only; flags that are given win
     #[arg(long)]
     pub(super) quick: bool,
@@ -125,7 +125,7 @@ pub struct NetnewsArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A first look at a disk, within a minute:
+  A first look at a disk, in less than a minute:
     crumb run netnews /mnt/disk --quick
   The paper's week on a filer, with its pictures:
     crumb run netnews nfs://filer/vol --report filer.html

@@ -15,7 +15,7 @@ use crate::quantities::{count, refuse_grouped, size_in};
 use crate::series::SeriesArgs;
 use crate::verbs::run::SEED_DEFAULT;
 
-/// Create, read, append to and delete many small files, as a busy mail server does (PostMark).
+/// Measure creating, reading, appending to and deleting many small files (PostMark).
 ///
 /// A closed loop: each thread begins the next operation when the previous one is done. With one thread the counts are
 /// those of PostMark 1.51 with equal settings and seed. The run works in a directory of its own and removes it at the end.
@@ -25,7 +25,7 @@ pub struct RunPostmarkArgs {
     /// A directory, nfs://host[:port]/export[?proto=udp|tcp&mountport=N], or a packed store: pack:/path
     pub(super) target: Target,
 
-    /// Take a first look, done within a minute: 1000 files and 4000 transactions. Sets defaults only; flags that are given
+    /// Take a first look, done in less than a minute: 1000 files and 4000 transactions. Sets defaults only; flags that are given
     /// win
     #[arg(long, conflicts_with = "preset")]
     pub(super) quick: bool,
@@ -99,7 +99,7 @@ pub struct RunPostmarkArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A first look at a disk, within a minute:
+  A first look at a disk, in less than a minute:
     crumb run postmark /mnt/disk --quick
   The settings of the 2001 comparison, its figures beside ours:
     crumb run postmark /mnt/disk --preset 2001 --beside-2001

@@ -13,7 +13,7 @@ use crate::shootout::row::{self, Extent};
 use crate::shootout::{matrix, side};
 use crate::verbs::run::SEED_DEFAULT;
 
-/// Measure every workload of storage on several targets in turns: one table of who is fastest at what.
+/// Measure every workload of storage on several targets in turns, as one table: which is fastest at what.
 ///
 /// Runs postmark, netnews, dirscale and each workload of fstress on every target, round after round, and compares each target with
 /// the first. Each run works in a directory of its own in the target and removes it.

@@ -21,9 +21,9 @@ use crate::waiting::WaitArgs;
 
 /// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right.
 ///
-/// Simulated clients (robots) send requests on schedule, whatever the replies do, and response times count from the
-/// scheduled moment. The run starts its own origin unless --origin names one. It compares every reply with the content
-/// that its URL and version must give.
+/// Simulated clients (robots) send requests on schedule, whatever the replies do. Response times count from the moment a request was
+/// sent, and the record says how late the generator sent. The run starts its own origin unless --origin names one. It compares every
+/// reply with the content that its URL and version must give.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct WebloadArgs {

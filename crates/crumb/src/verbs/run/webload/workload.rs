@@ -17,7 +17,7 @@ use crate::quick;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// Take a first look, done within a minute: hits among 2000 objects for 10 seconds; PolyMix in memory and 1500 times
+    /// Take a first look, done in less than a minute: hits among 2000 objects for 10 seconds; PolyMix in memory and 1500 times
     /// shorter. Sets defaults only; flags that are given win
     #[arg(long)]
     pub quick: bool,
