@@ -54,7 +54,7 @@ impl Checkpoint<'_> {
             run.iter().for_each(|_| manifest.runs.insert(0, (number, 0)));
             if let Err(error) = manifest.write(disk, id) {
                 // Nothing names them, as the manifest did not get its name. On a full disk they would take the room that the next attempt needs.
-                if Manifest::remove_new(disk) {
+                if Manifest::remove_new(disk, &error) {
                     let _ = remove(disk, &SortedRun::file_name(number));
                     let _ = remove(disk, &FreeMap::file_name(free_number));
                 }

@@ -371,7 +371,7 @@ impl Engine {
         self.has_begun.store(true, Ordering::Release);
         // There is little place in that room. Now what changes freed can be given up for a checkpoint.
         if continues && let Err(error) = self.checkpoint() {
-            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+            tracing::warn!(place = %self.place, error = error.with_cause(), "the changed names could not be written as a run");
         }
         self.retake_spare();
         Ok(())

@@ -141,6 +141,16 @@ pub enum TreeError {
     },
 }
 
+impl TreeError {
+    /// For the log: the text of a disk's error has no cause.
+    pub(crate) fn with_cause(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// Why one call is not done.
 #[derive(Debug)]
 pub(crate) enum Refusal {

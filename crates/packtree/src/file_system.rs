@@ -581,7 +581,7 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::warn!(place = %self.place.display(), %error, "the tree was not closed cleanly");
+            tracing::warn!(place = %self.place.display(), error = error.with_cause(), "the tree was not closed cleanly");
         }
     }
 }

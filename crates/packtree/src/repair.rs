@@ -81,7 +81,7 @@ fn write_runs_again(disk: &dyn Disk) -> Result<bool, TreeError> {
     }
     if let Err(error) = manifest.write(disk, shape.id) {
         // Nothing names the new ones, as the manifest did not get its name.
-        if Manifest::remove_new(disk) {
+        if Manifest::remove_new(disk, &error) {
             new.iter().for_each(|number| drop(remove(disk, &SortedRun::file_name(*number))));
         }
         return Err(error.into());

@@ -220,21 +220,13 @@ impl PackTree {
             Refusal::Tree(TreeError::Disk(error)) if error.kind() == std::io::ErrorKind::StorageFull => {
                 return Status::NOSPC;
             }
-            Refusal::Tree(error) => with_cause(&error),
+            Refusal::Tree(error) => error.with_cause(),
             other => other.reason(),
         };
         if !self.answering().failure_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(place = %self.tree.engine.place, "{error}");
         }
         Status::IO
-    }
-}
-
-/// An error with its cause.
-fn with_cause(error: &TreeError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

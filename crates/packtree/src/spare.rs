@@ -42,7 +42,7 @@ pub(crate) fn take(disk: &dyn Disk, shape: &TreeHead) -> Result<bool, DiskError>
     }
 }
 
-/// Gives the room to whoever writes next. Returns whether there was any.
+/// Gives the room to the next write. Returns whether there was any.
 pub(crate) fn give_up(disk: &dyn Disk) -> Result<bool, DiskError> {
     match disk.remove(NAME) {
         Ok(()) => disk.sync_names().map(|()| true),

@@ -54,7 +54,7 @@ impl Engine {
         }
         self.wait_for_merges();
         let failed = self.checkpoint().inspect_err(|error| {
-            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+            tracing::warn!(place = %self.place, error = error.with_cause(), "the changed names could not be written as a run");
         });
         self.rooms_at_failure.store(if failed.is_err() { used } else { 0 }, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Engine {
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(place = %self.place, %error, "runs of names could not be merged");
+                    tracing::warn!(place = %self.place, error = error.with_cause(), "runs of names could not be merged");
                     *is_over = true;
                 }
             }
@@ -92,7 +92,7 @@ impl Engine {
     /// journal holds anything else. A failure is only logged.
     pub(super) fn free_all_rooms(&self) {
         if let Err(error) = self.checkpoint() {
-            tracing::warn!(place = %self.place, %error, "the changed names could not be written as a run");
+            tracing::warn!(place = %self.place, error = error.with_cause(), "the changed names could not be written as a run");
             return;
         }
         let mut state = self.write();
@@ -177,7 +177,7 @@ impl Engine {
         let next_manifest = Manifest { runs: numbers, ..manifest.clone() };
         if let Err(error) = next_manifest.write(disk, id) {
             // As in a checkpoint: nothing names it.
-            if Manifest::remove_new(disk) {
+            if Manifest::remove_new(disk, &error) {
                 let _ = remove(disk, &SortedRun::file_name(number));
             }
             return Err(error.into());

@@ -32,15 +32,20 @@ impl Engine {
         }
     }
 
-    /// Takes the spare room, if it is missing and there is room. A failure is only logged: the tree can do without.
+    /// Takes the spare room, if it is missing; where there is no room, from what `space` does not use. A failure is only logged: the tree
+    /// can do without.
     pub(crate) fn retake_spare(&self) {
         if self.has_spare.load(Ordering::Relaxed) {
             return;
         }
-        match spare::take(&*self.disk, &self.shape) {
+        let take = || spare::take(&*self.disk, &self.shape).map_err(TreeError::from);
+        let taken = take()
+            .and_then(|is_taken| if is_taken || self.give_back()? == 0 { Ok(is_taken) } else { take() });
+        match taken {
             Ok(is_taken) => self.has_spare.store(is_taken, Ordering::Relaxed),
             Err(error) => {
-                tracing::warn!(place = %self.place, %error, "room for removals could not be reserved")
+                let error = error.with_cause();
+                tracing::warn!(place = %self.place, error, "room for removals could not be reserved");
             }
         }
     }
@@ -95,7 +100,7 @@ impl Engine {
     }
 
     /// For an opening that has written nothing and finds no room free: the journal continues in its last room, behind the last record
-    /// that counts. What lies there is zeroed first, so it never counts. Returns whether there is any place.
+    /// that counts. What is there is zeroed first, so it never counts. Returns whether there is any place.
     pub(super) fn continue_last_room(&self) -> Result<bool, Refusal> {
         let (used, last) = {
             let state = self.read();

@@ -24,7 +24,7 @@ impl Flusher {
                 let flushed = engine.check_lock().and_then(|()| engine.sync());
                 if let Err(error) = flushed.and_then(|()| engine.give_back_when_short()) {
                     // The next call that syncs or writes returns the error too.
-                    tracing::warn!(place = %engine.place, %error, "the tree could not be flushed");
+                    tracing::warn!(place = %engine.place, error = error.with_cause(), "the tree could not be flushed");
                     return;
                 }
                 engine.retake_spare();

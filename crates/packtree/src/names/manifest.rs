@@ -72,9 +72,10 @@ impl Manifest {
         disk.sync_names()
     }
 
-    /// Removes one that was begun and did not get its name. Returns whether there was one.
-    pub(crate) fn remove_new(disk: &dyn Disk) -> bool {
-        disk.remove(NEW).is_ok()
+    /// After [`Manifest::write`] failed: removes what was begun. Returns whether the last manifest is certainly still there.
+    pub(crate) fn remove_new(disk: &dyn Disk, failed: &DiskError) -> bool {
+        // Nothing is opened once it has its name.
+        disk.remove(NEW).is_ok() || failed.operation == "open"
     }
 
     pub(crate) fn read(disk: &dyn Disk, id: u128) -> Result<ManifestRead, DiskError> {

@@ -165,6 +165,25 @@ fn a_kill_at_any_operation_of_removals_on_a_full_disk_leaves_a_tree_that_can_be_
     }
 }
 
+/// Symptom: a kill after removals, and before what they freed was given back, left a tree that held all the disk, and no spare file.
+#[test]
+fn after_a_kill_on_a_full_disk_the_next_opening_gives_back_what_is_free_and_has_its_spare_again() {
+    let machine = full_disk(1500 << 10, true);
+    let tree = opened_to_write(&machine, "full");
+    (0..FILES).for_each(|number| tree.unlink(Path::new(&name(number))).unwrap());
+    tree.sync_all().unwrap();
+    let killed = machine.process_end();
+    drop(tree);
+    let _ = killed.remove("spare");
+    fill(&killed);
+    assert_eq!(killed.room().unwrap().free_bytes, 0);
+    drop(opened_to_write(&killed, "killed"));
+    assert!(killed.names().unwrap().contains(&"spare".to_owned()));
+    let free = killed.room().unwrap().free_bytes;
+    assert!(free >= FILES * 1_500, "{free} bytes are free");
+    whole(&killed, "killed");
+}
+
 /// A tree that was made before there was a spare file gets one when it is opened.
 #[test]
 fn a_tree_without_the_spare_file_gets_one_when_it_is_opened_with_room() {
