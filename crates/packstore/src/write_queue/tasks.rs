@@ -132,7 +132,11 @@ impl VolumeQueue {
             drop(filling);
         } else {
             volume.full.store(false, Ordering::SeqCst);
-            staging.queues[queue_kind.at()].next = Some(filling);
+            let fillings = &mut staging.queues[queue_kind.at()];
+            fillings.next = Some(filling);
+            // Callers that were still waiting asked again while it was made ready. One more would take its place, and it would be
+            // left empty; in a cyclic store until its turn comes again.
+            fillings.want_blocks = None;
         }
         drop(staging);
         self.room.notify_all();

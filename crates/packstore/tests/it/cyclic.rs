@@ -134,10 +134,9 @@ fn each_of_two_volumes_goes_round_for_itself() {
     put(&store, 0..objects);
     let there = there(&store, objects);
     let bytes = there.len() as u64 * OBJECT_BYTES as u64;
-    // Less than of one volume: on a busy machine segments are emptied early (see the design note).
-    assert!(bytes > SIZE_BYTES * 2 * 85 / 100, "{bytes}");
+    assert!(bytes > SIZE_BYTES * 2 * 90 / 100, "{bytes}");
     let oldest = objects - *there.first().expect("some");
-    assert!(u64::from(oldest) * (OBJECT_BYTES as u64) < SIZE_BYTES * 2 * 12 / 10, "{oldest} back");
+    assert!(u64::from(oldest) * (OBJECT_BYTES as u64) < SIZE_BYTES * 2 * 11 / 10, "{oldest} back");
     drop(store);
     assert_eq!(self::there(&open(&dirs), objects), there);
 }

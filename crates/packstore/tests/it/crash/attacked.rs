@@ -225,16 +225,8 @@ fn attack(seed: u64) -> Option<u64> {
     }
     drop(store);
     if is_used {
-        // Before it is repaired.
-        let store = open(&attacked, OpenOptions::default()).unwrap_or_else(|error| panic!("{what}{error}"));
-        let put = |number: u64| store.put(&number.to_le_bytes(), &[1; 9_000], PutOptions::default());
-        what.push_str("used; ");
-        let refused = (0..60).find_map(|number| put(number).err());
-        assert!(refused.is_none_or(|error| matches!(error, StoreError::Full)), "{what}put");
-        if is_closed {
-            what.push_str("closed; ");
-            store.close().expect("closed");
-        }
+        what.push_str(if is_closed { "used and closed; " } else { "used; " });
+        use_it(&attacked, is_closed, &what);
     }
     let attacked = attacked.process_end();
     let store = open(&attacked, OpenOptions { move_aside: true, ..OpenOptions::default() });
@@ -249,18 +241,14 @@ fn attack(seed: u64) -> Option<u64> {
             }
         }
     }
+    let wanted = untouched.keys().chain(before.keys()).collect::<Vec<_>>();
     let mut back = 0;
     let (mut store, mut disk) = (store, attacked);
     for round in 0..3 {
         let when = format!("{what}opening {round}: ");
         let after = readable(&store, &model);
         compare(&after, &untouched, &model, &when);
-        let lost = untouched.keys().chain(before.keys()).find(|key| !after.contains_key(*key));
-        if let Some(key) = lost {
-            let got = store.get(key).map(|object| object.map(|object| object.length()));
-            panic!("{when}{} is lost: {got:?}", text(key));
-        }
-        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
+        all_there(&store, &after, &wanted, &when);
         back = after.keys().filter(|key| !model.now.contains_key(*key)).count() as u64;
         assert!(back == 0 || !is_clean, "{when}what was deleted is back");
         if round == 1 {
@@ -272,6 +260,26 @@ fn attack(seed: u64) -> Option<u64> {
         store = open(&disk, OpenOptions::default()).unwrap_or_else(|error| panic!("{when}{error}"));
     }
     Some(back)
+}
+
+/// After a repair.
+fn all_there(store: &Store, found: &BTreeMap<Vec<u8>, Vec<u8>>, wanted: &[&Vec<u8>], when: &str) {
+    if let Some(key) = wanted.iter().find(|key| !found.contains_key(**key)) {
+        let got = store.get(key).map(|object| object.map(|object| object.length()));
+        panic!("{when}{} is lost: {got:?}", text(key));
+    }
+    assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
+}
+
+/// Uses a damaged store before it is repaired.
+fn use_it(disk: &SimulatedDisk, is_closed: bool, what: &str) {
+    let store = open(disk, OpenOptions::default()).unwrap_or_else(|error| panic!("{what}{error}"));
+    let put = |number: u64| store.put(&number.to_le_bytes(), &[1; 9_000], PutOptions::default());
+    let refused = (0..60).find_map(|number| put(number).err());
+    assert!(refused.is_none_or(|error| matches!(error, StoreError::Full)), "{what}put");
+    if is_closed {
+        store.close().expect("closed");
+    }
 }
 
 fn text(key: &[u8]) -> String {
