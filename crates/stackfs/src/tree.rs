@@ -23,7 +23,6 @@ pub(super) mod gate;
 pub(super) mod hidden;
 mod holders;
 pub(super) mod identity;
-pub(super) mod levels;
 pub(super) mod listing;
 mod naming;
 pub(super) mod nodes;
@@ -46,7 +45,6 @@ use self::converting::{Conversions, Half};
 use self::descriptors::Descriptors;
 use self::gate::Passed;
 use self::identity::Identity;
-use self::levels::LevelsKnown;
 use self::nodes::{Kind, Nodes, Place, ROOT};
 use self::opened::Opened;
 use self::stamps::Stamps;
@@ -72,7 +70,6 @@ pub(crate) struct Tree {
     pub(crate) nodes: Nodes,
     pub(crate) descriptors: Descriptors,
     pub(crate) holders: Holders,
-    pub(crate) levels: LevelsKnown,
     pub(crate) opened: Opened,
     pub(crate) unopened: Unopened,
     pub(crate) conversions: Conversions,
@@ -81,7 +78,7 @@ pub(crate) struct Tree {
     pub(crate) identity: Identity,
     /// For directories that are managed, unmarked and empty.
     layout_new: Layout,
-    pub(crate) stamps: Stamps,
+    stamps: Stamps,
     renames: RwLock<()>,
     hiding: Mutex<()>,
 }
@@ -93,8 +90,8 @@ pub(crate) struct Entry {
     /// Distinguishes an inode from a later one with the same number.
     pub(crate) generation: u64,
     pub(crate) attributes: Statx,
-    /// Changes of its name by others are reported, where the lower file system is watched: the directory is not being converted.
-    pub(crate) has_settled_name: bool,
+    /// It was named by a directory whose entries are in that directory itself.
+    pub(crate) is_in_plain: bool,
 }
 
 /// A directory an operation works in.
@@ -128,7 +125,6 @@ impl Tree {
             nodes: Nodes::new(kind),
             descriptors: Descriptors::new(directories_max),
             holders: Holders::new(hidden_max(directories_max), trusted_for),
-            levels: LevelsKnown::default(),
             opened: Opened::default(),
             unopened: Unopened::new(false, false),
             conversions: Conversions::new(),
@@ -305,14 +301,14 @@ impl Tree {
         // Inode numbers come back after deletion; the time of birth, where the file system has it, does not.
         let generation = (born.tv_sec as u64).wrapping_mul(1_000_000_007).wrapping_add(born.tv_nsec.into());
         let attributes = self.as_seen(attributes);
-        Entry { id, kind, generation: generation & u64::MAX >> 1, attributes, has_settled_name: false }
+        Entry { id, kind, generation: generation & u64::MAX >> 1, attributes, is_in_plain: false }
     }
 
     /// What a name looked up turned out to be; the kernel gets a reference to it.
     pub(crate) fn refer(&self, parent: u64, holder: &OwnedFd, name: &[u8], attributes: Statx) -> Entry {
         let mut entry = self.entry(holder, name, attributes);
         self.nodes.refer(entry.id, parent, name, entry.kind);
-        entry.has_settled_name = self.is_settled(parent);
+        entry.is_in_plain = self.is_plain(parent);
         entry
     }
 

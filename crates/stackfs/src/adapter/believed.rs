@@ -10,9 +10,8 @@
 //! as both happen under the lock of the node's shard. The kernel itself drops attributes that it asked for before a notice, and
 //! a notice of a name waits for look-ups in its directory.
 //!
-//! Always holds: believed for minutes is only what is on the root's file system, not named by a directory under conversion, and not open
-//! for writing through the mount. When a conversion begins, all names are dropped. The rest has the time-outs of a mount that is not
-//! watched, and so has all when watching ends.
+//! Always holds: believed for minutes is only what is on the root's file system, named by a plain directory, and not open for writing
+//! through the mount. A plain directory that is converted is not one any more: when the conversion begins, all names are dropped. The rest has the time-outs of a mount that is not watched, and so has all when watching ends.
 //! Not here: reading changes (`watch`).
 
 use std::cell::{Cell, RefCell};
@@ -179,7 +178,7 @@ impl Believed {
     /// For how long attributes and name of what was found are believed.
     pub(super) fn of_entry(&self, tree: &Tree, entry: &Entry) -> (Duration, Duration) {
         let attributes = self.of_attributes(tree, entry.id);
-        if !entry.has_settled_name {
+        if !entry.is_in_plain {
             return (attributes, self.given.entry);
         }
         // A name is noticed with or without a mark, as long as nothing is lost.
@@ -207,9 +206,9 @@ impl Believed {
     /// For how long a name is believed to be missing in a directory.
     pub(super) fn of_missing(&self, tree: &Tree, directory: u64) -> Duration {
         let Some(watched) = &self.watched else { return self.given.missing };
-        let is_settled = tree.is_on_root_device(directory) && tree.is_settled(directory);
+        let is_plain = tree.is_on_root_device(directory) && tree.is_plain(directory);
         let all_can_go = watched.has_epochs.load(Ordering::SeqCst);
-        if is_settled && all_can_go && watched.is_unchanged() { WATCHED_FOR } else { self.given.missing }
+        if is_plain && all_can_go && watched.is_unchanged() { WATCHED_FOR } else { self.given.missing }
     }
 
     /// A file was changed in a way that may have cleared bits of its mode, which no answer reports.

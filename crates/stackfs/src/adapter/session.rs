@@ -55,7 +55,6 @@ fn serve(
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
             shared.tree.unopened.expire(IDLE_FOR);
-            shared.tree.levels.sweep(|id| shared.tree.nodes.kind(id).is_some());
         }
         shared.running.end();
         shared.tree.conversions.clear();
@@ -88,7 +87,6 @@ fn watch(adapter: &mut Adapter, options: &StackOptions, connection: &OwnedFd) ->
         .and_then(|connection| Watcher::new(&adapter.shared, &options.lower, connection));
     match started {
         Ok((watcher, watched, end)) => {
-            adapter.shared.tree.levels.watch();
             let _ = adapter.shared.watched.set(Arc::downgrade(&watched));
             adapter.believed.watch(watched);
             Some((watcher, end))

@@ -31,7 +31,6 @@ use sys::changes::{Change, Changes};
 use super::Shared;
 use super::believed::Watched;
 use crate::tree::Tree;
-use crate::tree::levels::Level;
 use crate::tree::nodes::Kind;
 
 /// The time between two readings of the queue while there is traffic.
@@ -115,8 +114,8 @@ struct Batch {
     /// Inodes, and whether their contents have changed.
     inodes: BTreeMap<u64, bool>,
     names: BTreeSet<(u64, Vec<u8>)>,
-    /// Hidden directories of managed ones came, went or were moved.
-    levels: bool,
+    /// Directories whose mode may have changed, and with it whether they are managed.
+    directories: BTreeSet<u64>,
     is_anything: bool,
 }
 
@@ -237,7 +236,11 @@ impl Watcher {
             }
             self.watched.drop_all(&self.shared.tree);
         }
-        if batch.levels {
+        for id in &batch.directories {
+            // What it is now is noted on the way.
+            let _ = tree.attributes(*id);
+        }
+        if tree.nodes.take_reshaped() {
             self.watched.drop_names(tree);
         }
         self.pass_on(batch);
@@ -272,40 +275,23 @@ impl Batch {
     fn add(&mut self, tree: &Tree, change: &Change<'_>) {
         self.is_anything = true;
         if let Some((directory, name)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
-            self.add_name(tree, tree.number_on_root(directory), name);
+            let directory = tree.number_on_root(directory);
+            if tree.nodes.kind(directory).is_some() {
+                self.inodes.entry(directory).or_insert(true);
+                // Names in a managed directory, or in one that is converted, are believed for no longer than without a watcher.
+                if tree.is_plain(directory) {
+                    self.names.insert((directory, name.to_vec()));
+                }
+            }
         }
         if let Some(inode) = change.inode {
             let contents = change.what & Change::CONTENTS != 0;
-            *self.inodes.entry(tree.number_on_root(inode)).or_insert(contents) |= contents;
-        }
-    }
-    /// Names in a directory under conversion are believed for no longer than without a watcher.
-    fn add_name(&mut self, tree: &Tree, directory: u64, name: &[u8]) {
-        if let Some(kind) = tree.nodes.kind(directory) {
-            self.inodes.entry(directory).or_insert(true);
-            match kind {
-                Kind::Plain if tree.is_settled(directory) => {
-                    self.names.insert((directory, name.to_vec()));
-                }
-                Kind::Managed(_) if tree.is_settled(directory) => self.add_levels(tree, directory),
-                _ => {}
+            let id = tree.number_on_root(inode);
+            *self.inodes.entry(id).or_insert(contents) |= contents;
+            let is_directory = || matches!(tree.nodes.kind(id), Some(Kind::Plain | Kind::Managed(_)));
+            if change.what & Change::ATTRIBUTES != 0 && is_directory() {
+                self.directories.insert(id);
             }
         }
-        match tree.levels.of(directory) {
-            Some((managed, _)) if !tree.is_settled(managed) => {}
-            Some((managed, Level::Leaf)) => {
-                self.inodes.entry(managed).or_insert(true);
-                self.names.insert((managed, name.to_vec()));
-            }
-            Some((managed, Level::Upper)) => self.add_levels(tree, managed),
-            None => {}
-        }
-    }
-
-    /// A name may lead elsewhere than the directory that was opened for it. That is closed before the names are dropped: what is looked
-    /// up again then is looked up where it is now.
-    fn add_levels(&mut self, tree: &Tree, managed: u64) {
-        tree.holders.forget(managed);
-        self.levels = true;
     }
 }

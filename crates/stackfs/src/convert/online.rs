@@ -326,8 +326,6 @@ fn forget(tree: &Tree, conversion: &Arc<Conversion>, state: State) {
     tree.nodes.set_kind(conversion.id, kind);
     tree.conversions.remove(conversion);
     tree.holders.forget(conversion.id);
-    // It has the time that the conversion kept.
-    tree.stamps.forget(conversion.id);
 }
 
 /// After a failure. Before the first move, the directory is left as it was; later the conversion stays, to be continued.

@@ -111,9 +111,6 @@ impl Tree {
             self.identity.with_fsetid(|| rustix::fs::chmod(by_descriptor(node), mode))?;
         }
         set_times(node, change, conversion.as_deref())?;
-        if change.modified.is_some() {
-            self.stamps.forget(id);
-        }
         if let Some((layout, owner_before)) = managed {
             self.follow(node, layout, Some(owner_before))?;
         }

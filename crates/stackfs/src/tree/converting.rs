@@ -326,11 +326,9 @@ impl Tree {
         self.conversions.of(id).map(|conversion| kind_at(conversion.step(), conversion.layout))
     }
 
-    /// Whether entries of a directory are where they stay, in itself or in its hidden level, so that a change below is reported by
-    /// something that leads to the name shown.
-    pub(crate) fn is_settled(&self, id: u64) -> bool {
-        matches!(self.nodes.kind(id), Some(Kind::Plain | Kind::Managed(_)))
-            && self.conversions.of(id).is_none()
+    /// Whether changes below are reported by the names that a directory shows: it is plain, and no conversion moves its entries.
+    pub(crate) fn is_plain(&self, id: u64) -> bool {
+        self.nodes.kind(id) == Some(Kind::Plain) && self.conversions.of(id).is_none()
     }
 
     /// An operation in a directory begins.

@@ -16,6 +16,7 @@ use super::holders::{open_hidden, owner};
 use super::identity::{Caller, Identity};
 use super::listing::{Entries, is_second, is_top};
 use super::nodes::{Kind, lock};
+use super::stamps::Time;
 use super::{Done, Inside, LOOK, Tree, WANTED};
 use crate::convert::TIMES_FILE;
 use crate::convert::state::{is_reserved, staging_name};
@@ -76,7 +77,7 @@ impl Tree {
             let times = Timestamps { last_access: omit, last_modification: now };
             // Only an ordinary user's daemon may fail to, in a directory of somebody else's.
             let set = || rustix::fs::utimensat(&inside.directory, c".", &times, AtFlags::empty());
-            if let Err(errno) = self.stamps.once(inside.id, set) {
+            if let Err(errno) = self.stamps.once(inside.id, || modified(&inside.directory), set) {
                 tracing::debug!("a managed directory keeps its old time of modification: {errno}");
             }
         }
@@ -207,6 +208,12 @@ impl Tree {
         };
         if listed.is_ok() { Mode::from_raw_mode(mode & 0o7777) } else { masked }
     }
+}
+
+/// A directory's time of modification.
+fn modified(directory: &OwnedFd) -> Option<Time> {
+    let attributes = rustix::fs::statx(directory, c"", LOOK | AtFlags::EMPTY_PATH, WANTED).ok()?;
+    Some((attributes.stx_mtime.tv_sec, attributes.stx_mtime.tv_nsec.into()))
 }
 
 /// A path to what a descriptor is open on.

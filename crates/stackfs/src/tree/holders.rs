@@ -23,7 +23,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::descriptors::Descriptors;
-use super::levels::Level;
 use super::nodes::{Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED, hidden};
 
@@ -75,7 +74,6 @@ impl Tree {
             }
         }
         let opened = self.open_holder(inside, &path)?;
-        self.note_level(&opened, inside.id, Level::Leaf)?;
         let kept = self.holders.kept.keep(key, opened);
         self.with_descriptors(|| work(&kept))
     }
@@ -96,39 +94,8 @@ impl Tree {
             }
         }
         let upper = self.open_upper(managed, path, split)?;
-        self.note_level(&upper, inside.id, Level::Upper)?;
         let kept = self.holders.kept.keep(key, upper);
         self.open_lower(managed, &kept, path, split, OFlags::PATH)
-    }
-
-    /// Where changes are watched: what is found in a hidden directory is a name of the managed one.
-    fn note_level(&self, hidden: &OwnedFd, managed: u64, level: Level) -> Done<()> {
-        if self.levels.are_watched() {
-            let attributes = rustix::fs::statx(hidden, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
-            self.levels.note(self.number(&attributes), managed, level);
-        }
-        Ok(())
-    }
-
-    /// Opens a hidden directory of the managed one with this number, to look names up that it is read for.
-    pub(super) fn open_level(
-        &self,
-        id: u64,
-        managed: &OwnedFd,
-        path: &[u8],
-        access: OFlags,
-    ) -> Done<OwnedFd> {
-        let split = path.iter().position(|byte| *byte == b'/');
-        let opened = match split.filter(|_| self.levels.are_watched()) {
-            Some(split) => {
-                let upper = self.open_upper(managed, path, split)?;
-                self.note_level(&upper, id, Level::Upper)?;
-                self.open_lower(managed, &upper, path, split, access)?
-            }
-            None => self.open_hidden(managed, path, access)?,
-        };
-        self.note_level(&opened, id, Level::Leaf)?;
-        Ok(opened)
     }
 
     /// Opens a hidden directory of a managed one. ENOTDIR when something else is in its place.

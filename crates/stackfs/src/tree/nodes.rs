@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use files::Layout;
 
@@ -62,11 +63,17 @@ type Shard = HashMap<u64, Node, ByInode>;
 pub(crate) struct Nodes {
     shards: Vec<Mutex<Shard>>,
     aside: Mutex<HashMap<u64, Vec<Place>>>,
+    /// A plain directory has become a managed one, or the other way round.
+    reshaped: AtomicBool,
 }
 
 impl Nodes {
     pub(crate) fn new(root: Kind) -> Self {
-        let nodes = Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), aside: Mutex::default() };
+        let nodes = Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            aside: Mutex::default(),
+            reshaped: AtomicBool::new(false),
+        };
         let place = Place { parent: ROOT, name: Box::default() };
         nodes.shard(ROOT).insert(ROOT, Node { place, lookups: u32::MAX, kind: root, believed: false });
         nodes
@@ -81,6 +88,7 @@ impl Nodes {
             return;
         };
         node.lookups = node.lookups.saturating_add(1);
+        self.note_shape(node.kind, kind);
         node.kind = kind;
         if id != ROOT && (node.place.parent != parent || *node.place.name != *name) {
             let before = std::mem::replace(&mut node.place, Place { parent, name: name.into() });
@@ -131,8 +139,21 @@ impl Nodes {
     /// Notes that a directory has become managed or another layout's; nothing when it is not known.
     pub(crate) fn set_kind(&self, id: u64, kind: Kind) {
         if let Some(node) = self.shard(id).get_mut(&id) {
+            self.note_shape(node.kind, kind);
             node.kind = kind;
         }
+    }
+
+    fn note_shape(&self, before: Kind, now: Kind) {
+        let shows = |kind| matches!(kind, Kind::Plain | Kind::Managed(_));
+        if before != now && shows(before) && shows(now) {
+            self.reshaped.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a directory has come to show other names since this was asked last: names believed before may lead elsewhere.
+    pub(crate) fn take_reshaped(&self) -> bool {
+        self.reshaped.swap(false, Ordering::SeqCst)
     }
 
     /// Follows a rename.

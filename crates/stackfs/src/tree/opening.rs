@@ -115,9 +115,7 @@ impl Tree {
                 }
                 Ok(taken)
             };
-            let open =
-                |managed: &OwnedFd, path: &[u8]| self.open_level(directory.id, managed, path, OFlags::RDONLY);
-            listing.read(position, &open, noting)?;
+            listing.read(position, &self.hidden_opener(), noting)?;
             Ok(((), behind))
         })
     }

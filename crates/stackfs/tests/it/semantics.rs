@@ -294,6 +294,17 @@ fn every_change_moves_the_time_of_a_managed_directory_also_within_a_tick_and_aft
         let before = tick();
         fs::remove_file(&second).unwrap();
         assert!(modified() >= before, "entry {at} was removed after the time was set");
+        // By another program, below: an older time, and one to come.
+        let below = File::open(scene.lower("group")).unwrap();
+        let to_come = std::time::SystemTime::now() + std::time::Duration::from_secs(1_000_000);
+        for other in [long_ago, to_come] {
+            fs::write(&made, "").unwrap();
+            below.set_times(fs::FileTimes::new().set_modified(other)).unwrap();
+            let before = tick();
+            fs::remove_file(&made).unwrap();
+            let now = fs::metadata(scene.lower("group")).unwrap().modified().unwrap();
+            assert!(now >= before && now < to_come, "entry {at} was removed after another set the time");
+        }
     }
 }
 
