@@ -28,12 +28,9 @@ use stackfs::{Mount, StackOptions};
 use super::measured::{Measured, points_of};
 use super::plan::{self, Meter, one};
 use super::time_limit::within;
-use super::{AdviseArgs, FILES_MIN};
+use super::AdviseArgs;
 use crate::context::Context;
 use crate::progress::Progress;
-
-/// Filled within seconds on linear directories too, and large enough to tell what listing each file costs.
-const MODERATE: u64 = 4096;
 
 /// What one scratch directory showed.
 struct Shown {
@@ -108,10 +105,7 @@ impl Bench<'_> {
             self.keep(shown);
             return self.mount(sizes.as_slice()[0]);
         }
-        let moderate = MODERATE.min(scan.largest);
-        let sizes =
-            if moderate > FILES_MIN { format!("{FILES_MIN},{moderate}") } else { moderate.to_string() };
-        let shown = self.run(&sizes.parse().expect("sizes"), &both, self.limit / 2, self.cache())?;
+        let shown = self.run(&plan::first(scan.largest), &both, self.limit / 2, self.cache())?;
         self.keep(shown);
         let known = self.measured.largest(Layout::Flat).min(self.measured.largest(self.args.layout));
         if known == 0 {
