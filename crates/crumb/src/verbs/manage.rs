@@ -5,14 +5,14 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use files::Layout;
 use report::count_text;
-use stackfs::convert::{ConvertError, Goal, Progress as Done, Watch, convert, plan};
+use stackfs::convert::{ConvertError, Converted, Goal, Progress as Done, Watch, convert, plan};
 
-use self::texts::{Pace, blocks_kept, blocks_text, converted_text, plan_text};
+use self::texts::{Pace, blocks_kept, blocks_text, converted_text, next_text, plan_text, together_text};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::wrapped;
@@ -34,7 +34,8 @@ pub struct ManageArgs {
 
     /// Layout, which decides in which subdirectory an entry is stored. 345 takes the third to fifth of the last six digits of a number:
     /// 987654 is stored in 765. 34/56, 56/34 and 456 take other digits. hash:2 suits names that are not numbers, such as mail and cache
-    /// files [default: 345; an interrupted conversion keeps its own]
+    /// files [default: 345, or hash:2 when more than half of the first 1000 names are not numbers; an interrupted conversion keeps its
+    /// own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
@@ -111,11 +112,12 @@ pub fn convert_all(
     };
     if let How::Planned { online } = how {
         for directory in directories {
-            planned(directory, goal, online).unwrap_or_else(&mut keep);
+            planned(directory, goal, online, context).unwrap_or_else(&mut keep);
         }
         return failed.map_or(Ok(ExitStatus::Fine), Err);
     }
     let stop = signals::stop_flag_of(context)?;
+    let mut done: Vec<&Path> = Vec::new();
     for directory in directories {
         let mut progress = Progress::new(context.quiet);
         let mut pace = Pace::start();
@@ -143,10 +145,8 @@ pub fn convert_all(
                 break;
             }
             Ok(converted) => {
-                print(&converted_text(directory, &converted, begun.elapsed()))?;
-                if let Some(bytes) = blocks_kept(directory, &converted) {
-                    note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
-                }
+                report(directory, goal, &converted, begun.elapsed(), context)?;
+                done.push(directory);
             }
             Err(error) => keep(error),
         }
@@ -158,16 +158,43 @@ pub fn convert_all(
             break;
         }
     }
+    if goal != Goal::Flat
+        && let Some(next) = next_text(&done, how == How::Online)
+    {
+        note(context, wrapped("  next: ", &next).trim_end());
+    }
     failed.map_or(Ok(ExitStatus::Fine), Err)
 }
 
+/// Prints what was done with a directory.
+fn report(
+    directory: &Path,
+    goal: Goal,
+    converted: &Converted,
+    took: Duration,
+    context: &Context,
+) -> anyhow::Result<()> {
+    print(&converted_text(directory, goal, converted, took))?;
+    if let Some(warning) = together_text(converted.after, converted.are_not_numbers) {
+        note(context, wrapped("  warning: ", &warning).trim_end());
+    }
+    if let Some(bytes) = blocks_kept(directory, converted) {
+        note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
+    }
+    Ok(())
+}
+
 /// Prints what would be done with a directory.
-fn planned(directory: &Path, goal: Goal, online: bool) -> anyhow::Result<()> {
+fn planned(directory: &Path, goal: Goal, online: bool, context: &Context) -> anyhow::Result<()> {
     let plan = match online {
         true => online::planned(directory, goal)?,
         false => plan(directory, goal).map_err(with_usage_marked)?,
     };
-    print(&plan_text(directory, &plan))
+    print(&plan_text(directory, goal, &plan))?;
+    if let Some(warning) = together_text(plan.after, plan.are_not_numbers) {
+        note(context, wrapped("  warning: ", &warning).trim_end());
+    }
+    Ok(())
 }
 
 fn command(goal: Goal, how: How) -> &'static str {
