@@ -117,6 +117,9 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) 
         ..Facts::default()
     };
     progress.step(2, STEPS, "waking a thread 200 times".to_owned());
+    for directory in facts.target.directory.iter_mut().chain(&mut facts.target.largest) {
+        directory.managed = layout(&directory.path);
+    }
     facts.wake_up = doctor::wake_up(stop);
     let (mut places, leaves) = places(&fs, &mut facts.target, context);
     let meter = MachineMeter::start(MeterScope::of_threads(1));
@@ -153,6 +156,22 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) 
     }
     facts.assumed = doctor::assumed(&facts);
     Ok(facts)
+}
+
+/// The layout of a directory that `crumb manage` has converted.
+#[cfg(feature = "mount")]
+fn layout(directory: &Path) -> Option<String> {
+    use stackfs::managed::{is_managed, layout_of, open_directory};
+    let mode = std::fs::metadata(directory).ok()?.mode();
+    if !is_managed(mode) {
+        return None;
+    }
+    Some(layout_of(open_directory(directory).ok()?).ok()?.to_string())
+}
+
+#[cfg(not(feature = "mount"))]
+fn layout(_directory: &Path) -> Option<String> {
+    None
 }
 
 /// The target and what it is compared with, each with a scratch directory.
