@@ -2,6 +2,7 @@
 //!
 //! Not here: what is read, measured and concluded (the crate `doctor`), the page's text (`page`).
 
+mod managed;
 mod page;
 mod watch;
 
@@ -113,13 +114,10 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) 
     progress.step(0, STEPS, "looking at machine and target".to_owned());
     let mut facts = Facts {
         machine: doctor::machine::machine(env!("CARGO_PKG_VERSION")),
-        target: doctor::target::target(&*fs, stop),
+        target: managed::target(&*fs, stop),
         ..Facts::default()
     };
     progress.step(2, STEPS, "waking a thread 200 times".to_owned());
-    for directory in facts.target.directory.iter_mut().chain(&mut facts.target.largest) {
-        directory.managed = layout(&directory.path);
-    }
     facts.wake_up = doctor::wake_up(stop);
     let (mut places, leaves) = places(&fs, &mut facts.target, context);
     let meter = MachineMeter::start(MeterScope::of_threads(1));
@@ -156,22 +154,6 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) 
     }
     facts.assumed = doctor::assumed(&facts);
     Ok(facts)
-}
-
-/// The layout of a directory that `crumb manage` has converted.
-#[cfg(feature = "mount")]
-fn layout(directory: &Path) -> Option<String> {
-    use stackfs::managed::{is_managed, layout_of, open_directory};
-    let mode = std::fs::metadata(directory).ok()?.mode();
-    if !is_managed(mode) {
-        return None;
-    }
-    Some(layout_of(open_directory(directory).ok()?).ok()?.to_string())
-}
-
-#[cfg(not(feature = "mount"))]
-fn layout(_directory: &Path) -> Option<String> {
-    None
 }
 
 /// The target and what it is compared with, each with a scratch directory.

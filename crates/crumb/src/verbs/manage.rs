@@ -1,22 +1,24 @@
 //! `crumb manage` and the work that it shares with `crumb unmanage`: directories converted one after the other.
 
 mod online;
+mod output;
 mod texts;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use files::Layout;
 use report::count_text;
-use stackfs::convert::{ConvertError, Converted, Goal, Progress as Done, Watch, convert, plan};
+use stackfs::convert::{ConvertError, Goal, Progress as Done, Watch, convert};
 
-use self::texts::{Pace, blocks_kept, blocks_text, converted_text, next_text, plan_text, together_text};
+use self::output::{planned, report};
+use self::texts::{Pace, next_text};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::wrapped;
-use crate::output::{note, print};
+use crate::output::note;
 use crate::progress::Progress;
 use crate::signals;
 
@@ -164,37 +166,6 @@ pub fn convert_all(
         note(context, wrapped("  next: ", &next).trim_end());
     }
     failed.map_or(Ok(ExitStatus::Fine), Err)
-}
-
-/// Prints what was done with a directory.
-fn report(
-    directory: &Path,
-    goal: Goal,
-    converted: &Converted,
-    took: Duration,
-    context: &Context,
-) -> anyhow::Result<()> {
-    print(&converted_text(directory, goal, converted, took))?;
-    if let Some(warning) = together_text(converted.after, converted.are_not_numbers) {
-        note(context, wrapped("  warning: ", &warning).trim_end());
-    }
-    if let Some(bytes) = blocks_kept(directory, converted) {
-        note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
-    }
-    Ok(())
-}
-
-/// Prints what would be done with a directory.
-fn planned(directory: &Path, goal: Goal, online: bool, context: &Context) -> anyhow::Result<()> {
-    let plan = match online {
-        true => online::planned(directory, goal)?,
-        false => plan(directory, goal).map_err(with_usage_marked)?,
-    };
-    print(&plan_text(directory, goal, &plan))?;
-    if let Some(warning) = together_text(plan.after, plan.are_not_numbers) {
-        note(context, wrapped("  warning: ", &warning).trim_end());
-    }
-    Ok(())
 }
 
 fn command(goal: Goal, how: How) -> &'static str {
