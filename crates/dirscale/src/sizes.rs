@@ -25,6 +25,20 @@ pub struct SizesError {
 const SIZE_MAX: u64 = 1 << 32;
 
 impl Sizes {
+    /// These sizes, in any order; `None` when there are none but 0. Text such as `512,600` would be refused as one number with a
+    /// thousands separator.
+    pub fn of(sizes: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let sizes: Vec<u64> = sizes.into_iter().filter(|size| *size > 0).collect();
+        (!sizes.is_empty()).then(|| Self::rising(sizes))
+    }
+
+    fn rising(mut sizes: Vec<u64>) -> Self {
+        // A directory only grows.
+        sizes.sort_unstable();
+        sizes.dedup();
+        Self(sizes)
+    }
+
     /// The sizes, rising.
     pub fn as_slice(&self) -> &[u64] {
         &self.0
@@ -93,10 +107,7 @@ impl FromStr for Sizes {
                 None => sizes.push(number(part)?),
             }
         }
-        // A directory only grows.
-        sizes.sort_unstable();
-        sizes.dedup();
-        Ok(Self(sizes))
+        Ok(Self::rising(sizes))
     }
 }
 
@@ -133,6 +144,12 @@ mod tests {
         assert_eq!(sizes("1..4,100"), [1, 2, 4, 100]);
         assert_eq!(sizes("1k,20k"), [1_000, 20_000]);
         assert_eq!(sizes("20, 300"), [20, 300]);
+    }
+
+    #[test]
+    fn sizes_are_made_of_numbers_too() {
+        assert_eq!(Sizes::of([600, 512, 600]).unwrap().0, [512, 600]);
+        assert_eq!(Sizes::of([0]), None);
     }
 
     #[test]

@@ -130,6 +130,8 @@ pub struct DirectoryFacts {
     pub negative_lookup_us: Option<f64>,
     /// ext4 without `large_dir`: the numbers of names, of lengths as those there, between which it refuses the next one.
     pub names_max: Option<NamesMax>,
+    /// Its layout, if `crumb manage` has spread its entries over subdirectories; set by the caller, which knows layouts.
+    pub managed: Option<String>,
 }
 
 /// How many names a directory takes.
@@ -233,10 +235,9 @@ impl Facts {
         self.here()?.us(op)
     }
 
-    /// The directory with the most names that was seen.
+    /// The directory with the most names that was seen; none that is managed, whose names are those of subdirectories.
     pub fn largest(&self) -> Option<&DirectoryFacts> {
-        let both = self.target.directory.iter().chain(&self.target.largest);
-        both.max_by_key(|directory| (directory.names, directory.own_bytes))
+        self.target.unmanaged().max_by_key(|directory| (directory.names, directory.own_bytes))
     }
 }
 
@@ -248,6 +249,12 @@ impl PlaceFacts {
 }
 
 impl TargetFacts {
+    /// The directories looked at that no layout spreads over subdirectories.
+    pub(crate) fn unmanaged(&self) -> impl Iterator<Item = &DirectoryFacts> {
+        let both = self.directory.iter().chain(&self.largest);
+        both.filter(|directory| directory.managed.is_none())
+    }
+
     /// Type of the file system; empty where that is not known.
     pub fn kind(&self) -> &str {
         self.mount.as_ref().map_or("", |mount| &mount.kind)

@@ -60,6 +60,7 @@ pub fn directory(path: &Path, stop: &AtomicBool) -> Option<DirectoryFacts> {
         folds_case: flags & CASEFOLD != 0,
         negative_lookup_us: negative_lookup_us(path, stop),
         names_max: if is_predicted { names_max(path) } else { None },
+        managed: None,
     })
 }
 

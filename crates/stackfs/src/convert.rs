@@ -42,6 +42,7 @@ pub(crate) mod level_attributes;
 pub(crate) mod levels;
 pub(crate) mod lost;
 mod moves;
+mod names;
 pub(crate) mod online;
 pub(crate) mod state;
 
@@ -61,9 +62,10 @@ pub use self::error::ConvertError;
 use self::guard::Guard;
 use self::levels::Levels;
 use self::moves::{Collisions, Cut, Mover, failed_at};
+pub use self::names::NameSample;
 pub use self::state::State;
 use self::state::{Names, Survey, open_own, staging_name};
-use crate::managed::{LAYOUT_UNMARKED, MANAGED_BIT};
+use crate::managed::MANAGED_BIT;
 
 /// A staging directory's name is this prefix and the layout's name, with `-` for `/`. No entry's name may begin with it.
 pub const STAGING_PREFIX: &str = ".crumb-converting-";
@@ -75,7 +77,8 @@ const MODE_BITS: u32 = 0o7777;
 /// What a directory is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Managed in this layout. `None`: the layout of the unfinished conversion, or else 345.
+    /// Managed in this layout. `None`: the layout of the unfinished conversion, or else the one that suits the names
+    /// ([`NameSample::default_layout`]).
     Managed(Option<Layout>),
     /// An ordinary directory.
     Flat,
@@ -124,6 +127,15 @@ pub struct Converted {
     pub entries_moved: u64,
     /// Subdirectories of the hidden level moved by this run.
     pub subdirectories_moved: u64,
+    /// The directory was flat, and most of its names are not numbers.
+    pub are_not_numbers: bool,
+}
+
+impl Converted {
+    fn none_yet(survey: &Survey, after: State) -> Self {
+        let are_not_numbers = survey.are_not_numbers();
+        Self { before: survey.state, after, entries_moved: 0, subdirectories_moved: 0, are_not_numbers }
+    }
 }
 
 /// What a conversion would do.
@@ -135,6 +147,10 @@ pub struct Plan {
     pub after: State,
     /// How many entries the directory holds now or, when it is managed, subdirectories.
     pub entries: u64,
+    /// Subdirectories that a flat directory's entries would be spread over; 0 for any other.
+    pub subdirectories: u64,
+    /// The directory is flat, and most of its names are not numbers.
+    pub are_not_numbers: bool,
 }
 
 /// Converts a directory of the lower tree.
@@ -154,7 +170,17 @@ pub fn plan(path: &Path, goal: Goal) -> Result<Plan, ConvertError> {
     let survey = Survey::of(&guard.path, &guard.directory)?;
     let after = aim(&guard, &survey, goal)?;
     refuse_foreign(&guard, survey.state)?;
-    Ok(Plan { before: survey.state, after, entries: survey.entries })
+    planned(&guard, &survey, after)
+}
+
+fn planned(guard: &Guard, survey: &Survey, after: State) -> Result<Plan, ConvertError> {
+    let subdirectories = match (survey.state, after) {
+        (State::Flat, State::Managed(layout)) => subdirectories_to_make(&guard.directory, layout)
+            .map_err(|error| ConvertError::Open { path: guard.path.clone(), source: error.into() })?,
+        _ => 0,
+    };
+    let are_not_numbers = survey.are_not_numbers();
+    Ok(Plan { before: survey.state, after, entries: survey.entries, subdirectories, are_not_numbers })
 }
 
 /// The state of a directory.
@@ -193,7 +219,7 @@ fn convert_guarded(
 ) -> Result<Converted, ConvertError> {
     let survey = Survey::of(&guard.path, &guard.directory)?;
     let after = aim(guard, &survey, goal)?;
-    let mut converted = Converted { before: survey.state, after, entries_moved: 0, subdirectories_moved: 0 };
+    let mut converted = Converted::none_yet(&survey, after);
     if survey.state == after {
         if after != State::Flat {
             refuse_foreign(guard, survey.state)?;
@@ -337,7 +363,7 @@ fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError
         Goal::Managed(asked) => asked,
     };
     if survey.state == State::Flat {
-        let layout = asked.unwrap_or(LAYOUT_UNMARKED);
+        let layout = asked.unwrap_or_else(|| survey.names.default_layout());
         refuse_no_room(guard, layout)?;
         return Ok(State::Managed(layout));
     }

@@ -17,7 +17,9 @@ use dirscale::Frequencies;
 use files::{LAYOUT_FILES_MIN as FILES_MIN, Layout};
 use measure::RunRecord;
 use report::count_text;
-use stackfs::advise::{Costs, Scan, ScanWatch, Total, Worth, scan, total, weigh};
+use stackfs::advise::{Costs, Counted, Scan, ScanWatch, Total, Worth, scan, total, weigh};
+use stackfs::convert::NameSample;
+use stackfs::managed::{LAYOUT_UNMARKED, layout_of, open_directory};
 
 use self::answer::Answer;
 pub use self::flags::AdviseArgs;
@@ -46,17 +48,19 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         None => (args.mix.unwrap_or_default(), None),
     };
     let operations = args.ops_per_day.map_or(day.per_day(), |count| count as f64);
+    let (layout, why) = args.layout.map_or_else(|| suited(&scan), |layout| (layout, None));
     let (worth, total, measured) = match scan.large.is_empty() {
         true => (Vec::new(), Total { gain_s: 0.0, elsewhere_s: 0.0 }, None),
         false => {
-            let measured = measuring::measured(args, &scan, day, &stop, context)?;
-            let (worth, total) = weighed(args, &scan, operations, &measured)?;
+            let mut measured = measuring::measured(args, layout, &scan, day, &stop, context)?;
+            measured.remarks.extend(why);
+            let (worth, total) = weighed(args, layout, &scan, operations, &measured)?;
             (worth, total, Some(measured))
         }
     };
     let answer = Answer {
         tree: &args.tree,
-        layout: args.layout,
+        layout,
         cold: args.cold,
         top: args.top,
         day,
@@ -70,14 +74,33 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     tell(&answer.text(), &answer.json(), args.json.as_deref())
 }
 
+/// The layout that `crumb manage` chooses for the largest flat directory, and why if it is not the usual one. Where all are managed:
+/// that of the largest.
+fn suited(scan: &Scan) -> (Layout, Option<String>) {
+    if let Some(flat) = scan.large.iter().find(|directory| !directory.managed) {
+        let names = NameSample::of(&flat.path).unwrap_or_default();
+        let why = names.are_not_numbers().then(|| {
+            format!(
+                "layout {} is weighed, as `crumb manage` would choose it: the names in {} are not numbers",
+                names.default_layout(),
+                flat.path.display()
+            )
+        });
+        return (names.default_layout(), why);
+    }
+    let of = |directory: &Counted| open_directory(&directory.path).and_then(layout_of).ok();
+    (scan.large.first().and_then(of).unwrap_or(LAYOUT_UNMARKED), None)
+}
+
 /// What each large directory would gain, and all together.
 fn weighed(
     args: &AdviseArgs,
+    layout: Layout,
     scan: &Scan,
     operations: f64,
     measured: &Measured,
 ) -> anyhow::Result<(Vec<Worth>, Total)> {
-    let (Some(flat), Some(managed)) = (measured.curve(Layout::Flat), measured.curve(args.layout)) else {
+    let (Some(flat), Some(managed)) = (measured.curve(Layout::Flat), measured.curve(layout)) else {
         bail!(
             "{}: not one size was measured within {}; give more by --time, or smaller --sizes",
             args.tree.display(),

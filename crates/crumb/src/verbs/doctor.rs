@@ -2,6 +2,7 @@
 //!
 //! Not here: what is read, measured and concluded (the crate `doctor`), the page's text (`page`).
 
+mod managed;
 mod page;
 mod watch;
 
@@ -113,7 +114,7 @@ fn examined(fs: Arc<dyn FileSystem>, stop: &Arc<AtomicBool>, context: &Context) 
     progress.step(0, STEPS, "looking at machine and target".to_owned());
     let mut facts = Facts {
         machine: doctor::machine::machine(env!("CARGO_PKG_VERSION")),
-        target: doctor::target::target(&*fs, stop),
+        target: managed::target(&*fs, stop),
         ..Facts::default()
     };
     progress.step(2, STEPS, "waking a thread 200 times".to_owned());

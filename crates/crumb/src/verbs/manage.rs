@@ -1,6 +1,7 @@
 //! `crumb manage` and the work that it shares with `crumb unmanage`: directories converted one after the other.
 
 mod online;
+mod output;
 mod texts;
 
 use std::path::{Path, PathBuf};
@@ -10,13 +11,14 @@ use std::time::Instant;
 use clap::Args;
 use files::Layout;
 use report::count_text;
-use stackfs::convert::{ConvertError, Goal, Progress as Done, Watch, convert, plan};
+use stackfs::convert::{ConvertError, Goal, Progress as Done, Watch, convert};
 
-use self::texts::{Pace, blocks_kept, blocks_text, converted_text, plan_text};
+use self::output::{planned, report};
+use self::texts::{Pace, next_text};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::wrapped;
-use crate::output::{note, print};
+use crate::output::note;
 use crate::progress::Progress;
 use crate::signals;
 
@@ -34,7 +36,8 @@ pub struct ManageArgs {
 
     /// Layout, which decides in which subdirectory an entry is stored. 345 takes the third to fifth of the last six digits of a number:
     /// 987654 is stored in 765. 34/56, 56/34 and 456 take other digits. hash:2 suits names that are not numbers, such as mail and cache
-    /// files [default: 345; an interrupted conversion keeps its own]
+    /// files [default: 345, or hash:2 when more than half of the first 1000 names are not numbers; an interrupted conversion keeps its
+    /// own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
@@ -111,11 +114,12 @@ pub fn convert_all(
     };
     if let How::Planned { online } = how {
         for directory in directories {
-            planned(directory, goal, online).unwrap_or_else(&mut keep);
+            planned(directory, goal, online, context).unwrap_or_else(&mut keep);
         }
         return failed.map_or(Ok(ExitStatus::Fine), Err);
     }
     let stop = signals::stop_flag_of(context)?;
+    let mut done: Vec<&Path> = Vec::new();
     for directory in directories {
         let mut progress = Progress::new(context.quiet);
         let mut pace = Pace::start();
@@ -143,10 +147,8 @@ pub fn convert_all(
                 break;
             }
             Ok(converted) => {
-                print(&converted_text(directory, &converted, begun.elapsed()))?;
-                if let Some(bytes) = blocks_kept(directory, &converted) {
-                    note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
-                }
+                report(directory, goal, &converted, begun.elapsed(), context)?;
+                done.push(directory);
             }
             Err(error) => keep(error),
         }
@@ -158,16 +160,12 @@ pub fn convert_all(
             break;
         }
     }
+    if goal != Goal::Flat
+        && let Some(next) = next_text(&done, how == How::Online)
+    {
+        note(context, wrapped("  next: ", &next).trim_end());
+    }
     failed.map_or(Ok(ExitStatus::Fine), Err)
-}
-
-/// Prints what would be done with a directory.
-fn planned(directory: &Path, goal: Goal, online: bool) -> anyhow::Result<()> {
-    let plan = match online {
-        true => online::planned(directory, goal)?,
-        false => plan(directory, goal).map_err(with_usage_marked)?,
-    };
-    print(&plan_text(directory, &plan))
 }
 
 fn command(goal: Goal, how: How) -> &'static str {

@@ -63,6 +63,47 @@ fn a_group_is_managed_looked_at_and_made_plain_again_with_the_same_files() {
     bench.fine(&["check", "spool"]);
 }
 
+/// Symptom: `crumb manage` without --layout put all names that are not numbers into one subdirectory, and made "1 subdirectories".
+#[test]
+fn names_that_are_not_numbers_are_spread_by_their_hash_and_it_says_so() {
+    let bench = Bench::in_memory();
+    fs::create_dir(bench.path("mail")).unwrap();
+    for number in 0..600 {
+        bench.write(&format!("mail/{number}.M1P2.host"), "");
+    }
+    let in_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let planned = bench.fine(&["manage", "--dry-run", "mail"]);
+    assert_fits(&planned);
+    let planned = in_one_line(&planned);
+    let chosen = "managed in layout hash:2 (its names are not numbers)";
+    assert!(planned.contains(&format!("600 entries; would be {chosen}, in about 2")), "{planned}");
+    for how in
+        [&["manage", "--dry-run", "--layout", "345", "mail"][..], &["manage", "--layout", "345", "mail"]]
+    {
+        let said = bench.crumb(how);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let (out, warning) = (in_one_line(&said.out), in_one_line(&said.err));
+        assert!(
+            out.contains("layout 345") && out.contains("1 subdirectory") && !out.contains("numbers"),
+            "{out}"
+        );
+        assert!(warning.contains("warning: most of its names are not numbers"), "{warning}");
+        assert!(warning.contains("`--layout hash:2` spreads them"), "{warning}");
+    }
+    let reverted = bench.crumb(&["unmanage", "mail"]);
+    assert!(!reverted.err.contains("next:"), "{}", reverted.err);
+    let said = bench.crumb(&["manage", "mail"]);
+    assert!(in_one_line(&said.out).contains(&format!("{chosen}: 600 entries moved, 2")), "{}", said.out);
+    assert!(!said.err.contains("warning"), "{}", said.err);
+    assert_fits(&said.err);
+    let next = in_one_line(&said.err);
+    assert!(next.contains("next: until a `crumb mount` shows it, programs see the subdirectories"), "{next}");
+    assert!(
+        next.contains("`crumb mount mail MOUNTPOINT`") && next.contains("`crumb unmanage mail`"),
+        "{next}"
+    );
+}
+
 #[test]
 fn wrong_usage_and_places_that_cannot_be_converted_are_one_error_each() {
     let bench = Bench::in_memory();

@@ -104,6 +104,16 @@ fn a_group_is_converted_while_it_is_mounted_by_its_path_there() {
     let planned = bench.fine(&["manage", "--online", "--dry-run", "at/control"]);
     assert!(planned.contains("flat with 301 entries; would be managed in layout 345"), "{planned}");
     assert!(bench.path("spool/control/100005").is_file(), "it was only asked");
+    // The program that serves the mount chooses the layout as a conversion offline does.
+    fs::create_dir(bench.path("at/mail")).unwrap();
+    bench.write("at/mail/1.host", "");
+    let chosen = "managed in layout hash:2 (its names are not numbers)";
+    let planned = bench.fine(&["manage", "--online", "--dry-run", "at/mail"]);
+    let planned = planned.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(planned.contains(&format!("1 entry; would be {chosen}, in about 1 subdirectory")), "{planned}");
+    let said = bench.crumb(&["manage", "--online", "at/mail"]);
+    assert!(said.out.contains(&format!("{chosen}: 1 entry moved, 1")), "{}", said.out);
+    assert!(said.err.contains("`crumb unmanage --online at/mail` reverts"), "{}", said.err);
     let flat = ["manage", "--online", "--dry-run", "--layout", "flat", "at/control"];
     assert!(bench.fails(2, &flat).contains("unmanage"));
     let outside = bench.fails(1, &["unmanage", "--online", "--dry-run", "spool/control"]);

@@ -150,10 +150,9 @@ fn slow_metadata(facts: &Facts) -> Option<Finding> {
 /// Directories that are searched from their beginning, known by the missing index, or seen by what a missing name costs.
 fn directories(facts: &Facts) -> Option<Finding> {
     let largest = facts.largest();
-    let without_index = [&facts.target.largest, &facts.target.directory].into_iter().flatten();
     // The flag of a directory outlives the feature (tune2fs -O ^dir_index).
     let has_feature = facts.target.new_directories_are_indexed != Some(false);
-    let without_index = without_index.filter(|directory| {
+    let without_index = facts.target.unmanaged().filter(|directory| {
         let has_none = directory.is_indexed == Some(false)
             || !has_feature && directory.own_bytes > directory.block_bytes;
         // One that is empty costs little, however it came to its blocks.
@@ -249,9 +248,11 @@ fn shrunk(facts: &Facts) -> Option<Finding> {
     if !facts.target.is_ext() {
         return None;
     }
-    let both = [&facts.target.directory, &facts.target.largest].into_iter().flatten();
-    let directory =
-        both.filter(|directory| directory.is_counted).max_by_key(|directory| directory.own_bytes)?;
+    let directory = facts
+        .target
+        .unmanaged()
+        .filter(|directory| directory.is_counted)
+        .max_by_key(|directory| directory.own_bytes)?;
     let needed = (directory.names + 1) * BYTES_PER_NAME_MAX;
     if directory.own_bytes < LARGE_BYTES || directory.own_bytes < needed {
         return None;

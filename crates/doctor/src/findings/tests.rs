@@ -152,6 +152,25 @@ fn a_large_directory_without_an_index_is_linear_and_one_without_names_might_be()
     assert_eq!(codes(&empty), []);
 }
 
+/// Symptom: a managed directory of one subdirectory was a linear directory with one name, to be managed.
+#[test]
+fn a_managed_directory_is_not_judged_by_its_subdirectories() {
+    for own_bytes in [16_384, 4 << 20] {
+        let managed = DirectoryFacts {
+            is_indexed: Some(false),
+            negative_lookup_us: Some(220.0),
+            managed: Some("345".to_owned()),
+            ..directory("/mnt/disk/spool", 1, own_bytes)
+        };
+        let facts = changed(|facts| facts.target.largest = Some(managed));
+        assert_eq!(codes(&facts), []);
+        assert_eq!(
+            facts.largest().map(|largest| &*largest.path),
+            facts.target.directory.as_ref().map(|d| &*d.path)
+        );
+    }
+}
+
 #[test]
 fn a_directory_whose_blocks_outlived_its_names_is_named() {
     let facts = changed(|facts| facts.target.directory = Some(directory("/mnt/disk", 20, 4 << 20)));

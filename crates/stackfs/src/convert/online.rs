@@ -42,7 +42,8 @@ use super::levels::{Levels, joined};
 use super::moves::{Cut, failed_at};
 use super::state::{Names, State, Survey, is_reserved, open_own, staging_name};
 use super::{
-    Conversion as Beginning, ConvertError, Converted, Goal, MODE_BITS, Plan, TIMES_FILE, aim, refuse_foreign,
+    Conversion as Beginning, ConvertError, Converted, Goal, MODE_BITS, Plan, TIMES_FILE, aim, planned,
+    refuse_foreign,
 };
 use crate::managed::MANAGED_BIT;
 use crate::online::Run;
@@ -77,7 +78,7 @@ pub(crate) fn plan(subject: &Subject, goal: Goal) -> Result<Plan, ConvertError> 
     if matches!(before, State::Managed(layout) if State::Managed(layout) != after) {
         refuse_strays(guard, before.layout())?;
     }
-    Ok(Plan { before, after, entries: survey.entries })
+    planned(guard, &survey, after)
 }
 
 /// Converts it, to the end or until it is stopped. `drop_names` has the kernel drop the names that it believes, when those looked up
@@ -93,7 +94,7 @@ pub(crate) fn convert(
     let survey = Survey::of(&guard.path, &guard.directory)?;
     let before = survey.state;
     let after = aim(guard, &survey, goal)?;
-    let mut converted = Converted { before, after, entries_moved: 0, subdirectories_moved: 0 };
+    let mut converted = Converted::none_yet(&survey, after);
     let owner = refuse_foreign(guard, before)?;
     if before == after {
         return Ok(converted);

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::ConvertError;
+use super::names::NameSample;
 use super::{STAGING_PREFIX, TIMES_FILE};
 use crate::managed::{is_managed, layout_of};
 
@@ -50,6 +51,15 @@ pub(crate) struct Survey {
     pub state: State,
     /// Entries, without the staging directory.
     pub entries: u64,
+    /// A sample of their names.
+    pub names: NameSample,
+}
+
+impl Survey {
+    /// Whether the directory is flat with names that are not numbers.
+    pub(crate) fn are_not_numbers(&self) -> bool {
+        self.state == State::Flat && self.names.are_not_numbers()
+    }
 }
 
 /// The name of the staging directory of a layout.
@@ -96,13 +106,14 @@ impl Survey {
         let failed = |error: Errno| ConvertError::Open { path: path.to_owned(), source: error.into() };
         let stat = rustix::fs::fstat(directory).map_err(failed)?;
         let (mode, owner) = (stat.st_mode, stat.st_uid);
-        let (mut entries, mut staged) = (0, Vec::new());
+        let (mut entries, mut names, mut staged) = (0, NameSample::default(), Vec::new());
         for entry in Names::of(directory).map_err(failed)? {
             let (name, _) = entry.map_err(failed)?;
             if is_reserved(name.to_bytes()) {
                 staged.push(name);
             } else {
                 entries += 1;
+                names.add(name.to_bytes());
             }
         }
         let reserved = |name: &CStr| ConvertError::ReservedName {
@@ -131,7 +142,7 @@ impl Survey {
             }
             (names, _) => return Err(reserved(&names[0])),
         };
-        Ok(Self { state, entries })
+        Ok(Self { state, entries, names })
     }
 }
 

@@ -197,6 +197,27 @@ fn what_cannot_be_converted_is_refused_with_its_reason_and_left_alone() {
     assert_eq!(state_of(&directory).unwrap(), State::Managed(Layout::D345));
 }
 
+/// Without a layout, names that are not numbers all went into one hidden subdirectory, `aaa`.
+#[test]
+fn without_a_layout_the_names_decide_and_one_that_is_given_is_obeyed() {
+    let place = scratch();
+    let directory = place.path().join("mail");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..600 {
+        fs::write(directory.join(format!("{number}.M1P2.host:2,S")), "").unwrap();
+    }
+    let planned = plan(&directory, Goal::Managed(None)).unwrap();
+    assert_eq!((planned.after, planned.are_not_numbers), (State::Managed(Layout::Hash2), true));
+    assert!((200..=256).contains(&planned.subdirectories), "{planned:?}");
+    let given = plan(&directory, Goal::Managed(Some(Layout::D345))).unwrap();
+    assert_eq!((given.after, given.subdirectories), (State::Managed(Layout::D345), 1));
+    assert!(given.are_not_numbers);
+    let done = to(&directory, Goal::Managed(None)).unwrap();
+    assert_eq!((done.after, done.are_not_numbers), (State::Managed(Layout::Hash2), true));
+    assert_eq!(done.subdirectories_moved, planned.subdirectories);
+    assert_eq!(to(&directory, Goal::Managed(None)).unwrap().after, State::Managed(Layout::Hash2));
+}
+
 #[test]
 fn stopped_by_its_user_it_is_half_way_and_goes_on_from_there() {
     let place = scratch();

@@ -203,6 +203,14 @@ impl Answer<'_> {
     }
 }
 
+/// Where nothing is shown about a managed directory, it stays as it is.
+fn advice_text(worth: &Worth) -> &'static str {
+    match worth.advice {
+        Advice::NotShown if worth.managed => "managed",
+        advice => advice.name(),
+    }
+}
+
 fn row_of(worth: &Worth, tree: &Path) -> Vec<String> {
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
     let path = worth.path.strip_prefix(&tree).unwrap_or(&worth.path);
@@ -215,9 +223,38 @@ fn row_of(worth: &Worth, tree: &Path) -> Vec<String> {
     };
     vec![
         shortened(&name, 26),
-        worth.advice.name().to_owned(),
+        advice_text(worth).to_owned(),
         count_text(worth.files),
         format!("{bound}{}", seconds_text(gain_s)),
         format!("{} to {}", seconds_text(low), seconds_text(high)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_managed_directory_about_which_nothing_is_shown_is_called_managed() {
+        let row = |managed, advice| {
+            let (files, operations_per_day, gain_s, mount_s) = (600, 10.0, 0.0, 0.0);
+            let gain_s_range = (-1.0, 1.0);
+            let (path, beyond_measured) = ("d".into(), false);
+            let worth = Worth {
+                path,
+                files,
+                managed,
+                operations_per_day,
+                gain_s,
+                gain_s_range,
+                mount_s,
+                beyond_measured,
+                advice,
+            };
+            row_of(&worth, Path::new("/"))[1].clone()
+        };
+        assert_eq!(row(true, Advice::NotShown), "managed");
+        assert_eq!(row(false, Advice::NotShown), "not shown");
+        assert_eq!(row(true, Advice::KeepManaged), "keep managed");
+    }
 }

@@ -30,9 +30,9 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "SIZES")]
     pub(super) sizes: Option<Sizes>,
 
-    /// Layout to compare with flat directories
-    #[arg(long, value_name = "LAYOUT", default_value = "345", value_parser = layout)]
-    pub(super) layout: Layout,
+    /// Layout to compare with flat directories [default: the one that `crumb manage` would choose for the largest]
+    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    pub(super) layout: Option<Layout>,
 
     /// Longest time to measure; larger directories than can be filled in it are extrapolated
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = time)]

@@ -25,15 +25,12 @@ use measure::{CacheControl, Curve, KernelCaches, UnreachableCaches};
 use stackfs::advise::{Cost, MountCost, Scan};
 use stackfs::{Mount, StackOptions};
 
+use super::AdviseArgs;
 use super::measured::{Measured, points_of};
 use super::plan::{self, Meter, one};
 use super::time_limit::within;
-use super::{AdviseArgs, FILES_MIN};
 use crate::context::Context;
 use crate::progress::Progress;
-
-/// Filled within seconds on linear directories too, and large enough to tell what listing each file costs.
-const MODERATE: u64 = 4096;
 
 /// What one scratch directory showed.
 struct Shown {
@@ -45,6 +42,7 @@ struct Shown {
 /// Measures one size after the other.
 struct Bench<'a> {
     args: &'a AdviseArgs,
+    layout: Layout,
     frequencies: Frequencies,
     tree: PathBuf,
     fs: Arc<dyn FileSystem>,
@@ -63,6 +61,7 @@ struct Bench<'a> {
 /// When nothing can be measured there, or it was interrupted.
 pub fn measured(
     args: &AdviseArgs,
+    layout: Layout,
     scan: &Scan,
     frequencies: Frequencies,
     stop: &Arc<AtomicBool>,
@@ -73,6 +72,7 @@ pub fn measured(
         .with_context(|| format!("{}: no scratch directory can be made there", tree.display()))?;
     let mut bench = Bench {
         args,
+        layout,
         frequencies,
         fs: Arc::new(fs),
         caches: caches(args, &tree)?,
@@ -101,25 +101,22 @@ fn caches(args: &AdviseArgs, place: &Path) -> anyhow::Result<Box<dyn CacheContro
 
 impl Bench<'_> {
     fn all(&mut self, scan: &Scan) -> anyhow::Result<()> {
-        let both = [Layout::Flat, self.args.layout];
+        let both = [Layout::Flat, self.layout];
         if let Some(sizes) = self.args.sizes.clone() {
             let shown = self.run(&sizes, &both, self.left(), self.cache())?;
             self.measured.cut_short = !shown.figures.complete;
             self.keep(shown);
             return self.mount(sizes.as_slice()[0]);
         }
-        let moderate = MODERATE.min(scan.largest);
-        let sizes =
-            if moderate > FILES_MIN { format!("{FILES_MIN},{moderate}") } else { moderate.to_string() };
-        let shown = self.run(&sizes.parse().expect("sizes"), &both, self.limit / 2, self.cache())?;
+        let shown = self.run(&plan::first(scan.largest), &both, self.limit / 2, self.cache())?;
         self.keep(shown);
-        let known = self.measured.largest(Layout::Flat).min(self.measured.largest(self.args.layout));
+        let known = self.measured.largest(Layout::Flat).min(self.measured.largest(self.layout));
         if known == 0 {
             self.measured.cut_short = true;
             return Ok(());
         }
         self.mount(known)?;
-        let layout = self.args.layout;
+        let layout = self.layout;
         plan::to_the_largest(self, scan.largest, layout)?;
         self.measured.cut_short =
             self.measured.largest(Layout::Flat).min(self.measured.largest(layout)) < scan.largest;
@@ -186,7 +183,7 @@ impl Bench<'_> {
         let of_day = shown.paying.into_iter().find(|paying| paying.question == Question::Day);
         self.measured.pays = match (of_day, self.args.sizes.is_some()) {
             (Some(paying), true) => Some(paying.crossover.to_string()),
-            _ => self.measured.pays_among_sizes(self.args.layout),
+            _ => self.measured.pays_among_sizes(self.layout),
         };
         // The answer above covers "pays-from"; the summary of the measurements covers "interrupted".
         let is_reported_elsewhere = |code: &str| ["pays-from", "interrupted"].contains(&code);

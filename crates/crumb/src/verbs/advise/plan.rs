@@ -17,7 +17,11 @@ use std::time::Duration;
 use dirscale::Sizes;
 use files::Layout;
 
+use super::FILES_MIN;
 use super::measured::{Measured, points_of};
+
+/// Filled within seconds on linear directories too, and large enough to tell what listing each file costs.
+const MODERATE: u64 = 4096;
 
 /// Measures directories, and knows what was measured and how much time is left. A test has one that calculates.
 pub trait Meter {
@@ -117,22 +121,22 @@ impl Filling {
 
 /// A list of one size.
 pub fn one(size: u64) -> Sizes {
-    size.to_string().parse().expect("a size is one of itself")
+    Sizes::of([size]).expect("a directory to measure has files")
 }
 
 /// Sizes by doubling up to `largest`, all beyond `known`; none when there are none.
 fn rising_to(largest: u64, known: u64) -> Option<Sizes> {
-    list(std::iter::successors(Some(largest), |size| Some(size / 2)).take_while(|size| *size > known))
+    Sizes::of(std::iter::successors(Some(largest), |size| Some(size / 2)).take_while(|size| *size > known))
 }
 
 /// `largest` and three, two quarters and one quarter of it, those beyond `known`.
 fn quarters_of(largest: u64, known: u64) -> Option<Sizes> {
-    list((1..=4).map(|quarters| largest * quarters / 4).filter(|size| *size > known))
+    Sizes::of((1..=4).map(|quarters| largest * quarters / 4).filter(|size| *size > known))
 }
 
-fn list(sizes: impl Iterator<Item = u64>) -> Option<Sizes> {
-    let sizes: Vec<String> = sizes.map(|size| size.to_string()).collect();
-    sizes.join(",").parse().ok()
+/// What is measured first: the smallest size that is weighed, and a moderate one if the largest directory has more files.
+pub fn first(largest: u64) -> Sizes {
+    Sizes::of([FILES_MIN.min(largest), MODERATE.min(largest)]).expect("a large directory has files")
 }
 
 #[cfg(test)]

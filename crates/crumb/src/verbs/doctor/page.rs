@@ -260,7 +260,10 @@ fn directory_text(directory: &DirectoryFacts) -> String {
         )
     });
     let max = max.unwrap_or_default();
-    format!("{at_least}{names}, its own size {}{index}{lookup}{max}", bytes_text(directory.own_bytes))
+    let managed =
+        directory.managed.as_ref().map(|layout| format!("managed in layout {layout}, ")).unwrap_or_default();
+    let own_size = bytes_text(directory.own_bytes);
+    format!("{managed}{at_least}{names}, its own size {own_size}{index}{lookup}{max}")
 }
 
 fn capitalized(text: &str) -> String {

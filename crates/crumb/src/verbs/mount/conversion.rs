@@ -4,11 +4,11 @@
 //! client: convert managed:345 2f6e657773        the goal; the path below the mount point in hexadecimal digits
 //! server: working                                before the first move
 //!         progress entries-in 6400 100000        five times a second
-//!         done flat managed:345 100000 1001      or: failed why
+//!         done flat managed:345 100000 1001 names     or: failed why
 //! client: stop                                   at any time: it ends soon, and reports how far it came
 //!
 //! client: plan managed:345 2f6e657773           changes nothing
-//! server: planned flat managed:345 100000       or: failed why
+//! server: planned flat managed:345 100000 1001 names  or: failed why
 //! ```
 //!
 //! Who may ask is the credentials' affair that the kernel reports of the client. A client that goes away without a word leaves
@@ -34,6 +34,8 @@ use super::control;
 const CONVERT: &str = "convert ";
 /// The first word of a request that changes nothing.
 const PLAN: &str = "plan ";
+/// The last word about a flat directory most of whose names are not numbers.
+const NOT_NUMBERS: &str = "not-numbers";
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 /// A server that is silent for so long is not waited for.
@@ -221,7 +223,8 @@ fn progress_of(text: &str) -> Option<Progress> {
 
 fn done_text(done: &Converted) -> String {
     let (before, after) = (state_text(done.before), state_text(done.after));
-    format!("done {before} {after} {} {}", done.entries_moved, done.subdirectories_moved)
+    let names = names_text(done.are_not_numbers);
+    format!("done {before} {after} {} {} {names}", done.entries_moved, done.subdirectories_moved)
 }
 
 fn done_of(text: &str) -> Option<Converted> {
@@ -231,17 +234,32 @@ fn done_of(text: &str) -> Option<Converted> {
         after: state_of(words.next()?)?,
         entries_moved: words.next()?.parse().ok()?,
         subdirectories_moved: words.next()?.parse().ok()?,
+        are_not_numbers: are_not_numbers(words.next()),
     })
 }
 
 fn plan_text(plan: &Plan) -> String {
-    format!("planned {} {} {}", state_text(plan.before), state_text(plan.after), plan.entries)
+    let (before, after) = (state_text(plan.before), state_text(plan.after));
+    let names = names_text(plan.are_not_numbers);
+    format!("planned {before} {after} {} {} {names}", plan.entries, plan.subdirectories)
 }
 
 fn plan_of(text: &str) -> Option<Plan> {
     let mut words = text.split(' ');
     let (before, after) = (state_of(words.next()?)?, state_of(words.next()?)?);
-    Some(Plan { before, after, entries: words.next()?.parse().ok()? })
+    let entries = words.next()?.parse().ok()?;
+    // The first version of the server ends its line here.
+    let subdirectories = words.next().map_or(Some(0), |word| word.parse().ok())?;
+    Some(Plan { before, after, entries, subdirectories, are_not_numbers: are_not_numbers(words.next()) })
+}
+
+fn names_text(are_not_numbers: bool) -> &'static str {
+    if are_not_numbers { NOT_NUMBERS } else { "names" }
+}
+
+/// By the last word of a line, which the first version of the server does not send.
+fn are_not_numbers(word: Option<&str>) -> bool {
+    word == Some(NOT_NUMBERS)
 }
 
 fn state_text(state: State) -> String {
@@ -294,11 +312,16 @@ mod tests {
         }
         for after in [State::Flat, State::MovingEntries(Layout::D34D56), State::MovingLevels(Layout::D345)] {
             let before = State::Managed(Layout::Hash2);
-            let done = Converted { before, after, entries_moved: 7, subdirectories_moved: 9 };
-            assert_eq!(done_of(done_text(&done).strip_prefix("done ").unwrap()), Some(done));
-            let plan = Plan { before, after, entries: 7 };
-            assert_eq!(plan_of(plan_text(&plan).strip_prefix("planned ").unwrap()), Some(plan));
+            for are_not_numbers in [false, true] {
+                let done =
+                    Converted { before, after, entries_moved: 7, subdirectories_moved: 9, are_not_numbers };
+                assert_eq!(done_of(done_text(&done).strip_prefix("done ").unwrap()), Some(done));
+                let plan = Plan { before, after, entries: 7, subdirectories: 3, are_not_numbers };
+                assert_eq!(plan_of(plan_text(&plan).strip_prefix("planned ").unwrap()), Some(plan));
+            }
         }
+        let of_the_first_version = plan_of("flat managed:345 7").unwrap();
+        assert_eq!((of_the_first_version.entries, of_the_first_version.are_not_numbers), (7, false));
         assert_eq!(done_of("flat managed:999 1 1"), None);
     }
 }

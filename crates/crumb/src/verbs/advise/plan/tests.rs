@@ -181,6 +181,18 @@ fn sizes_double_up_to_the_largest_and_none_is_measured_again() {
     assert_eq!(quarters_of(4096, 4096), None);
 }
 
+/// `512,600` was formatted, and refused as 512600 with a thousands separator: a panic, and a size of 513 to 999 files was left out.
+#[test]
+fn two_sizes_that_read_as_one_number_are_measured_as_two() {
+    for largest in [513, 600, 999] {
+        assert_eq!(first(largest).as_slice(), [512, largest]);
+    }
+    assert_eq!(first(512).as_slice(), [512]);
+    assert_eq!(first(60_000).as_slice(), [512, 4096]);
+    assert_eq!(rising_to(999, 300).unwrap().as_slice(), [499, 999]);
+    assert_eq!(quarters_of(800, 512).unwrap().as_slice(), [600, 800]);
+}
+
 #[test]
 fn what_small_directories_cost_tells_how_long_a_large_one_takes_to_fill() {
     let mut bench = Calculated::new(LINEAR, 0.0, 0.0);
