@@ -677,12 +677,14 @@ fn what_cannot_be_is_said_with_what_to_do() {
             .contains("a segment and its index do not fit")
     );
     for (size, more) in [("1M", &[][..]), ("1M", &["--cyclic"]), ("9MiB", &["--packed-blocks", "131072"])] {
-        let create = |directory, size| [&["pack", "create", directory, "--size", size][..], more].concat();
+        let create = |directory, bytes| [&["pack", "create", directory, "--size", bytes][..], more].concat();
         let said = bench.fails(2, &create("small", size));
         let (_, least) = said.split_once("at least ").unwrap_or_else(|| panic!("{said}"));
         let least: u64 = least.split(' ').next().unwrap().parse().unwrap();
-        bench.fails(2, &create("small", &format!("{}B", least - 1)));
-        bench.fine(&create(&format!("least{least}"), &format!("{least}B")));
+        let (directory, below, just) =
+            (format!("least{least}"), format!("{}B", least - 1), format!("{least}B"));
+        bench.fails(2, &create("small", &below));
+        bench.fine(&create(&directory, &just));
     }
     let odd = bench.fails(2, &["pack", "create", "odd", "--size", "64MiB", "--block-size", "100B"]);
     assert!(odd.contains("power of two"), "{odd}");
