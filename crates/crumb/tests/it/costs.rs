@@ -184,7 +184,20 @@ fn the_room_inside_a_packed_store_is_not_taken_for_the_file_systems() {
         &["postmark", "pack:objects", "--number", "50", "--transactions", "50"],
         &["dirscale", "pack:tree", "--sizes", "1..64", "--warm", "--operations", "10", "--rounds", "1"],
         &["netnews", "pack:tree", "--articles", "50", "--passes", "1", "--batch-every", "0"],
-        &["fstress", "pack:tree", "-w", "web-server", "--rate", "50", "--files", "50", "--measure", "200ms"],
+        &[
+            "fstress",
+            "pack:tree",
+            "-w",
+            "web-server",
+            "--rate",
+            "50",
+            "--files",
+            "50",
+            "--warm",
+            "50ms",
+            "--measure",
+            "1s",
+        ],
     ] {
         let said = bench.crumb(&[&["--quiet", "run"], args, &["--no-store", "--json", "run.json"]].concat());
         assert!(matches!(said.code, 0 | 3), "{args:?}: {}", said.err);

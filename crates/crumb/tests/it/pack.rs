@@ -1029,7 +1029,9 @@ fn a_store_is_made_only_where_nothing_else_is() {
 #[test]
 fn a_store_that_may_use_more_than_is_free_is_made_with_a_warning() {
     let bench = Bench::new();
-    let said = bench.crumb(&["pack", "create", "large", "--size", "900TB"]);
+    // Large blocks and objects, so that the index stays small.
+    let shape = ["--block-size", "64KiB", "--object-mean", "1GiB"];
+    let said = bench.crumb(&[&["pack", "create", "large", "--size", "100TB"][..], &shape].concat());
     assert_eq!(said.code, 0, "{}", said.err);
     let words = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("large: the store may use") && words.contains("are free there"), "{words}");
