@@ -98,7 +98,7 @@ pub trait FileSystem: Send + Sync {
     fn statfs(&self) -> Result<Fsstat, FsError>;
 
     /// Whether [`FileSystem::statfs`] reports room inside the storage's own files, as a packed store does, and not that of the file
-    /// system below. What a file takes there, and inodes above all, cannot be told from it.
+    /// system below. What a file takes there, and inodes above all, does not follow from it.
     fn has_room_of_its_own(&self) -> bool {
         false
     }

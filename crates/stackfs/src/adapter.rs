@@ -131,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// How long the kernel may cache what it is told, at most: longer than `given` where changes below are watched.
+    /// How long the kernel may cache names and attributes, at most: longer than `given` where changes below are watched.
     pub(crate) fn timeouts(&self, given: Timeouts) -> Timeouts {
         let watched = Timeouts { entry: WATCHED_FOR, attributes: WATCHED_FOR, missing: WATCHED_FOR };
         self.watched.get().map_or(given, |_| watched)
