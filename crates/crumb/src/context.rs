@@ -245,9 +245,14 @@ fn can_be_made(directory: &Path) -> anyhow::Result<()> {
         .with_context(cannot)
 }
 
+/// Marks the program that `mount --daemon` starts.
+pub const SERVE_DAEMON: &str = "--serve-daemon";
+
 /// The words typed; the program without the directory it lies in, which is nobody's business in a report.
 fn command_line() -> Vec<String> {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    // `mount --daemon` adds a word to those typed, for the program that it starts.
+    let typed = std::env::args_os().skip(1).filter(|word| *word != SERVE_DAEMON);
+    let words = typed.map(|word| word.to_string_lossy().into_owned());
     std::iter::once("crumb".to_owned()).chain(words).collect()
 }
 

@@ -111,7 +111,8 @@ pub fn run(
     let tools = Tools { clock: Clock::new(), stop, articles };
     let disk = fs.local_root().and_then(DiskMeter::start);
     let whole_disk = disk.clone();
-    let free_before = if config.keep == Keep::Reuse { None } else { fs.statfs().ok() };
+    let is_unknown = config.keep == Keep::Reuse || fs.has_room_of_its_own();
+    let free_before = if is_unknown { None } else { fs.statfs().ok() };
     let part = Part { remote: fs.local_root().is_none(), ..Part::default() };
     let mut bench = Bench { config, tools, caches, tell, disk, whole_disk, free_before, part };
     let mut error = None;

@@ -348,6 +348,10 @@ impl Transport for DirectoryTransport {
         self.io_bytes_max
     }
 
+    fn has_room_of_its_own(&self) -> bool {
+        self.shared.service.has_room_of_its_own()
+    }
+
     fn is_local(&self) -> bool {
         true
     }

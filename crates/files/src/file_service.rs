@@ -18,6 +18,11 @@ pub trait FileService: Send + Sync {
     /// The most bytes that one READ or WRITE carries.
     fn io_bytes_max(&self) -> u32;
 
+    /// As [`crate::FileSystem::has_room_of_its_own`], of the reply to FSSTAT.
+    fn has_room_of_its_own(&self) -> bool {
+        false
+    }
+
     /// Does what is asked. Bytes, handle and entries of the reply are left in `scratch`; the reply's own borrowed parts are empty until
     /// [`Scratch::fill`] puts them in. So a reply can travel between threads together with its scratch.
     ///

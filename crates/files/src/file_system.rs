@@ -97,6 +97,12 @@ pub trait FileSystem: Send + Sync {
     /// When the storage is gone.
     fn statfs(&self) -> Result<Fsstat, FsError>;
 
+    /// Whether [`FileSystem::statfs`] reports room inside the storage's own files, as a packed store does, and not that of the file
+    /// system below. What a file takes there, and inodes above all, does not follow from it.
+    fn has_room_of_its_own(&self) -> bool {
+        false
+    }
+
     /// Makes the names in a directory durable (fsync of the directory). Nothing to do where each operation is
     /// durable once answered, as in NFSv3.
     ///

@@ -174,6 +174,11 @@ pub trait Transport: Send {
         false
     }
 
+    /// As [`crate::FileSystem::has_room_of_its_own`], of the reply to FSSTAT.
+    fn has_room_of_its_own(&self) -> bool {
+        false
+    }
+
     /// What happened below the requests so far.
     fn counters(&self) -> TransportCounters;
 }

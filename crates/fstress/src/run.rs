@@ -317,7 +317,7 @@ impl Session<'_> {
 
     /// As the storage reports it, where that is of use.
     fn free_space(&mut self) -> Option<Fsstat> {
-        if !self.costs.wants_space() {
+        if !self.costs.wants_space() || self.transport.has_room_of_its_own() {
             return None;
         }
         self.with_site(|_, site| free_space(site)).ok().flatten()

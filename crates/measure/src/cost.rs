@@ -77,8 +77,7 @@ pub const NO_DEVICE: &str =
 /// Why no CPU time of a server is seen.
 const SERVER_UNSEEN: &str = "No process of the server can be seen on this machine: it is on another one, in the kernel, or another user’s.";
 /// Why nothing is said of the files' room.
-const SPACE_UNSEEN: &str =
-    "The storage does not report its free space, or the files were there before the run.";
+const SPACE_UNSEEN: &str = "The storage does not report its free space, keeps the files inside its own (a packed store), or they were there before the run.";
 const CPU_UNSEEN: &str = "It was less than the kernel counts: the run is too short.";
 const NOT_WRITTEN: &str = "Nothing was written to the device before the end: what was stored was in memory.";
 const NO_SPACE_TAKEN: &str = "The storage had no less free space with the files there.";

@@ -434,6 +434,10 @@ impl FileSystem for PackFs {
         })
     }
 
+    fn has_room_of_its_own(&self) -> bool {
+        true
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<(), FsError> {
         let found = self.shared.read_tree().walk_to_directory(self.root, path);
         found.map_err(|status| self.refused(FsOp::Sync, path, status))?;

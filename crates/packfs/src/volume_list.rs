@@ -61,6 +61,17 @@ pub enum VolumesError {
         /// The store has other directories, or may have: nothing else says which.
         is_needed: bool,
     },
+    /// A directory in which a store was to be made has something else already.
+    #[error(
+        "{}: has other files already (`{name}`), and a store needs a directory of its own; choose an empty one, or one that is not there yet",
+        directory.display()
+    )]
+    OtherFiles {
+        /// The directory.
+        directory: PathBuf,
+        /// The first of them by name, escaped.
+        name: String,
+    },
     /// It was named as a further directory.
     #[error("{}: is the store's own directory, which lists the others; it stays", directory.display())]
     Own {
@@ -120,6 +131,30 @@ fn has_segments(store: &Path) -> bool {
         let number = name.strip_suffix(b".index").or_else(|| name.strip_suffix(b".body"));
         number.is_some_and(|number| number.len() == 8 && number.iter().all(u8::is_ascii_digit))
     })
+}
+
+/// Refuses a directory that has what no store makes. A disk's root has `lost+found` from the beginning.
+fn has_no_other_files(directory: &Path) -> Result<(), VolumesError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // It is made, or what it is instead is reported then.
+        Err(_) => return Ok(()),
+    };
+    // A store that is there is reported as such.
+    if directory.join(HEAD).exists() {
+        return Ok(());
+    }
+    let is_ours = |name: &[u8]| {
+        let ends = [&b".index"[..], b".body"];
+        name.starts_with(b"volume")
+            || [LOCK.as_bytes(), b"table", b"lost+found"].contains(&name)
+            || ends.iter().any(|end| name.ends_with(end))
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().into_vec());
+    match names.filter(|name| !is_ours(name)).min() {
+        None => Ok(()),
+        Some(name) => Err(VolumesError::OtherFiles { directory: directory.to_owned(), name: escaped(&name) }),
+    }
 }
 
 /// What is in the place of the list, when that is no regular file.
@@ -290,16 +325,19 @@ impl VolumeList {
         }
     }
 
-    /// Makes a store.
+    /// Makes a store, in directories that are empty but for what a creation that was killed left.
     ///
     /// # Errors
-    /// As [`Store::create`], and when a directory cannot be made or is given twice.
+    /// As [`Store::create`], and when a directory has other files, cannot be made or is given twice.
     pub fn create(
         store: &Path,
         size_bytes: u64,
         volumes: &[(PathBuf, u64)],
         options: StoreOptions,
     ) -> Result<(Self, Store), VolumesError> {
+        std::iter::once(store)
+            .chain(volumes.iter().map(|(other, _)| &**other))
+            .try_for_each(has_no_other_files)?;
         make_directory(store)?;
         let mut place = Self { store: store.to_owned(), others: Vec::new(), not_paths: Vec::new() };
         let mut specs = vec![VolumeSpec { disk: Arc::new(LocalDisk::open(store)?), size_bytes }];

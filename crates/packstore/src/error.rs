@@ -1,5 +1,6 @@
 //! What can go wrong with a store, said so that its keeper knows what to do.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ pub enum StoreError {
         /// What was given.
         given: u64,
         /// What it must be.
-        why: &'static str,
+        why: Cow<'static, str>,
     },
     /// A key or its attributes are too long.
     #[error("{what} of {bytes} bytes: at least {bytes_min} and at most {bytes_max} are allowed")]

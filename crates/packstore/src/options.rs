@@ -1,5 +1,6 @@
 //! What a store is made and opened with.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,7 +150,7 @@ impl StoreOptions {
 
     /// Whether the store's mode has what is asked for.
     fn properties_fit(&self) -> Result<(), StoreError> {
-        let wrong = |name, why| Err(StoreError::Setting { name, given: 1, why });
+        let wrong = |name, why: &'static str| Err(StoreError::Setting { name, given: 1, why: why.into() });
         match self.mode {
             Mode::Cache if self.expires => wrong(
                 "expires",
@@ -178,10 +179,27 @@ impl StoreOptions {
         }
     }
 
+    /// Whether each volume has room for what it needs at least.
+    fn volumes_fit(&self, volumes: &[VolumeSpec], segment_bytes: u64) -> Result<(), StoreError> {
+        let for_segment = segment_bytes * 5 / 4;
+        let bytes_min = match self.cyclic && self.packed_blocks.is_none() {
+            true => segment_bytes * CYCLIC_SEGMENTS_MIN,
+            false => for_segment,
+        };
+        let Some(small) = volumes.iter().find(|volume| volume.size_bytes < bytes_min) else { return Ok(()) };
+        let what = match small.size_bytes < for_segment {
+            true => "a segment and its index do not fit",
+            false => "16 segments do not fit, which a cyclic store needs",
+        };
+        let why = format!("{what}; at least {bytes_min} bytes are needed").into();
+        Err(StoreError::Setting { name: "the size of a volume in bytes", given: small.size_bytes, why })
+    }
+
     /// Block bytes and blocks of a segment for volumes of these sizes.
     pub(crate) fn shape(&self, volumes: &[VolumeSpec]) -> Result<Shape, StoreError> {
         self.properties_fit()?;
-        let wrong = |name, given, why| StoreError::Setting { name, given, why };
+        let wrong =
+            |name, given, why: &'static str| StoreError::Setting { name, given, why: Cow::Borrowed(why) };
         if volumes.is_empty() {
             return Err(wrong("the number of volumes", 0, "at least one is needed"));
         }
@@ -206,24 +224,7 @@ impl StoreOptions {
                 "it must be 512 KiB to 4 GiB",
             ));
         }
-        if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < segment_bytes * 5 / 4) {
-            return Err(wrong(
-                "the size of a volume in bytes",
-                small.size_bytes,
-                "a segment and its index do not fit",
-            ));
-        }
-        if self.cyclic
-            && self.packed_blocks.is_none()
-            && let Some(small) =
-                volumes.iter().find(|volume| volume.size_bytes < segment_bytes * CYCLIC_SEGMENTS_MIN)
-        {
-            return Err(wrong(
-                "the size of a volume in bytes",
-                small.size_bytes,
-                "16 segments do not fit, which a cyclic store needs",
-            ));
-        }
+        self.volumes_fit(volumes, segment_bytes)?;
         if total / block_bytes >= crate::index::address::BLOCKS_MAX / 2 {
             return Err(wrong(
                 "the size of all volumes in bytes",

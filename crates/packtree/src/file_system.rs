@@ -400,6 +400,10 @@ impl FileSystem for PackTree {
         })
     }
 
+    fn has_room_of_its_own(&self) -> bool {
+        true
+    }
+
     fn sync_dir(&self, path: &Path) -> Result<(), FsError> {
         let found = self.engine().look(|state| state.table.walk_to_directory(self.root, path));
         found.map_err(|refusal| self.refused(FsOp::Sync, path, refusal))?;

@@ -67,6 +67,10 @@ impl FileService for PackTree {
         IO_BYTES_MAX
     }
 
+    fn has_room_of_its_own(&self) -> bool {
+        true
+    }
+
     fn perform(&self, request: &Request<'_>, scratch: &mut Scratch) -> Result<Reply<'static>, Status> {
         scratch.clear();
         self.answer(request, scratch).map_err(|refusal| self.status_of(refusal))

@@ -75,7 +75,7 @@ pub struct RunSummary {
     pub complete: bool,
     /// False when the verdict is INVALID.
     pub valid: bool,
-    /// Load points measured.
+    /// Load points measured; of a run that has none, the sizes that its curves are drawn over.
     pub points: usize,
     /// The flat list of figures, units in the names.
     pub metrics: BTreeMap<String, f64>,
@@ -225,7 +225,7 @@ impl Store {
                 record.started.as_microsecond(),
                 record.complete,
                 record.verdict.valid,
-                record.points.len() as i64,
+                points_of(record) as i64,
                 metrics,
                 text,
             ],
@@ -392,6 +392,13 @@ fn readable(record: &RunRecord) -> Result<String> {
 
 fn pragma(sqlite: &Connection, name: &str) -> rusqlite::Result<i64> {
     sqlite.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// Load points; where there are none, the most points that a line of a curve has.
+fn points_of(record: &RunRecord) -> usize {
+    let lines = record.curves.iter().flat_map(|curve| &curve.lines);
+    let of_curves = || lines.map(|line| line.points.len()).max().unwrap_or(0);
+    if record.points.is_empty() { of_curves() } else { record.points.len() }
 }
 
 fn summary(row: &Row<'_>) -> rusqlite::Result<RunSummary> {

@@ -35,7 +35,7 @@ use rustix::fs::Statx;
 
 use crate::counters::{Census, Counters, Operation};
 use crate::mount::claims::Claim;
-use crate::mount::options::StackOptions;
+use crate::mount::options::{StackOptions, Timeouts};
 use crate::online::Running;
 use crate::tree::identity::{Caller, prepare_thread};
 use crate::tree::listing::ListedEntry;
@@ -45,7 +45,7 @@ use crate::tree::shares::{Share, Shares};
 use crate::tree::{Done, Entry, Of, Tree};
 use awake::Awake;
 use backings::Backings;
-use believed::{Believed, Watched};
+use believed::{Believed, WATCHED_FOR, Watched};
 use readers::Readers;
 use strangers::Strangers;
 
@@ -129,6 +129,12 @@ impl Shared {
         if let Some(watched) = self.watched.get().and_then(Weak::upgrade) {
             watched.drop_names(&self.tree);
         }
+    }
+
+    /// How long the kernel may cache names and attributes, at most: longer than `given` where changes below are watched.
+    pub(crate) fn timeouts(&self, given: Timeouts) -> Timeouts {
+        let watched = Timeouts { entry: WATCHED_FOR, attributes: WATCHED_FOR, missing: WATCHED_FOR };
+        self.watched.get().map_or(given, |_| watched)
     }
 
     /// How requests are waited for.

@@ -25,7 +25,7 @@ use rustix::fs::{Mode, OFlags};
 
 use self::claims::Claim;
 use self::mounts::Mounted;
-use self::options::StackOptions;
+use self::options::{StackOptions, Timeouts};
 use crate::StackError;
 use crate::adapter::{self, Adapter, Session, Shared, Waiting};
 use crate::counters::Census;
@@ -113,6 +113,12 @@ impl Mount {
     /// Where it is shown, absolute and without links.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// How long the kernel may cache names and attributes, at most; `given` are those of the options that it was made with, which are
+    /// longer where changes of the lower tree are watched.
+    pub fn timeouts(&self, given: Timeouts) -> Timeouts {
+        self.shared.timeouts(given)
     }
 
     /// By what requests come, how its threads wait for them, and whether CPUs stay awake meanwhile.

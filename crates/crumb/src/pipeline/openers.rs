@@ -76,6 +76,18 @@ pub fn open_transport(
     }
 }
 
+/// Looks, before a plan is shown, whether a target `pack:path` could be opened by [`open_transport`]; of other targets nothing is known
+/// without opening them.
+///
+/// # Errors
+/// When it is no file tree.
+pub fn takes_load(target: &Target) -> anyhow::Result<()> {
+    match target {
+        Target::Pack(path) => look_for_tree(path),
+        _ => Ok(()),
+    }
+}
+
 /// How closed-loop benchmarks reach an NFS server; directories need none of it.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "NFS targets")]
@@ -154,6 +166,16 @@ fn open_packed_transport(
 #[cfg(feature = "pack")]
 pub fn takes_requests(path: &Path) -> bool {
     crate::verbs::pack::tree::is_at_or_in_tree(path)
+}
+
+#[cfg(feature = "pack")]
+fn look_for_tree(path: &Path) -> anyhow::Result<()> {
+    crate::verbs::pack::tree::look_for(path)
+}
+
+#[cfg(not(feature = "pack"))]
+fn look_for_tree(path: &Path) -> anyhow::Result<()> {
+    Err(built_without(path))
 }
 
 #[cfg(not(feature = "pack"))]

@@ -119,7 +119,7 @@ fn serve(
     let (begun, exclusive) =
         (Begun::now("mount", &Target::Directory(options.lower.clone())), options.exclusive);
     let mount = Mount::start(options.clone()).map_err(with_usage_marked)?;
-    let config = record::config_of(&options, &mount.waiting());
+    let config = record::config_of(&options, &mount.timeouts(options.timeouts), &mount.waiting());
     note(context, &format!("crumb: {}: {}", mount.mountpoint().display(), mount.waiting()));
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch(), mount.online());

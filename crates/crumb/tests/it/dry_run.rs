@@ -76,3 +76,18 @@ fn a_run_starts_with_its_totals_in_two_lines() {
     let quiet = bench.crumb(&[&args[..], &["--quiet"]].concat());
     assert_eq!(quiet.err, "");
 }
+
+#[test]
+fn a_dry_run_refuses_a_packed_store_that_takes_no_load_as_the_run_does() {
+    let bench = bench();
+    bench.fine(&["pack", "create", "objects", "--size", "64M"]);
+    for more in [&["--quick"][..], &["--rate", "10", "--vary", "memory-hit=0,1"]] {
+        let run = [&["run", "fstress", "pack:objects"], more].concat();
+        let dry = [&run[..], &["--dry-run"]].concat();
+        let refused = bench.fails(2, &run);
+        assert!(refused.contains("--tree"), "{refused}");
+        assert_eq!(bench.fails(2, &dry), refused);
+    }
+    bench.fine(&["pack", "create", "tree", "--tree"]);
+    bench.fine(&["run", "fstress", "pack:tree", "--quick", "--dry-run"]);
+}

@@ -95,6 +95,14 @@ fn a_daemon_is_ready_when_the_command_returns_and_ends_with_its_mount() {
     assert!(gone(&bench.path("pid")), "the daemon stays");
     let runs = bench.fine(&["runs", "list"]);
     assert!(runs.contains("mount"), "{runs}");
+    let run: serde_json::Value =
+        serde_json::from_str(&bench.fine(&["runs", "show", "last", "--json"])).unwrap();
+    // It is root's, on a local file system, so changes below are watched.
+    for name in ["entry_timeout_s", "attributes_timeout_s", "missing_timeout_s"] {
+        assert_eq!(run["config"][name], 120.0, "{name}: {run}");
+    }
+    let command = run["command"].as_array().unwrap();
+    assert_eq!((&command[0], command.last().unwrap()), (&"crumb".into(), &"rw,noatime".into()), "{run}");
     let not = bench.fails(2, &["unmount", "at"]);
     assert!(not.contains("no mount of Crumb's") && not.lines().count() == 1, "{not}");
 }

@@ -676,6 +676,16 @@ fn what_cannot_be_is_said_with_what_to_do() {
             .fails(2, &["pack", "create", "tiny", "--size", "1KiB"])
             .contains("a segment and its index do not fit")
     );
+    for (size, more) in [("1M", &[][..]), ("1M", &["--cyclic"]), ("9MiB", &["--packed-blocks", "131072"])] {
+        let create = |directory, bytes| [&["pack", "create", directory, "--size", bytes][..], more].concat();
+        let said = bench.fails(2, &create("small", size));
+        let (_, least) = said.split_once("at least ").unwrap_or_else(|| panic!("{said}"));
+        let least: u64 = least.split(' ').next().unwrap().parse().unwrap();
+        let (directory, below, just) =
+            (format!("least{least}"), format!("{}B", least - 1), format!("{least}B"));
+        bench.fails(2, &create("small", &below));
+        bench.fine(&create(&directory, &just));
+    }
     let odd = bench.fails(2, &["pack", "create", "odd", "--size", "64MiB", "--block-size", "100B"]);
     assert!(odd.contains("power of two"), "{odd}");
     assert!(bench.fails(2, &["pack", "create", "x", "--size", "ten"]).contains("--size"));
@@ -992,4 +1002,39 @@ fn a_pipe_in_the_place_of_a_file_of_the_store_is_an_error_and_nothing_waits_for_
             checked.err
         );
     }
+}
+
+#[test]
+fn a_store_is_made_only_where_nothing_else_is() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("used")).unwrap();
+    bench.write("used/b.txt", "mine");
+    bench.write("used/a.txt", "mine");
+    for args in [
+        &["pack", "create", "used", "--size", "64MiB"][..],
+        &["pack", "create", "new", "--size", "64MiB", "--volume", "used"],
+    ] {
+        let said = bench.fails(1, args);
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("used: has other files already (`a.txt`)"), "{said}");
+    }
+    assert_eq!(fs::read_dir(bench.path("used")).unwrap().count(), 2, "nothing was made");
+    assert!(!bench.path("new").exists(), "nothing was made");
+    assert!(bench.fails(1, &["pack", "ls", "used"]).contains("no packed store; make one with"));
+    // A disk of its own has this from the beginning.
+    fs::create_dir_all(bench.path("disk/lost+found")).unwrap();
+    bench.fine(&["pack", "create", "disk", "--size", "64MiB"]);
+}
+
+#[test]
+fn a_store_that_may_use_more_than_is_free_is_made_with_a_warning() {
+    let bench = Bench::new();
+    // Large blocks and objects, so that the index stays small.
+    let shape = ["--block-size", "64KiB", "--object-mean", "1GiB"];
+    let said = bench.crumb(&[&["pack", "create", "large", "--size", "100TB"][..], &shape].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let words = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("large: the store may use") && words.contains("are free there"), "{words}");
+    let said = bench.crumb(&["pack", "create", "small", "--size", "8MiB"]);
+    assert!(said.code == 0 && !said.err.contains("free there"), "{}", said.err);
 }

@@ -44,7 +44,7 @@ impl Store {
             return Err(StoreError::Setting {
                 name: "the number of volumes",
                 given: 0,
-                why: "the last volume cannot be removed",
+                why: "the last volume cannot be removed".into(),
             });
         }
         volume.leaving.store(true, Ordering::SeqCst);

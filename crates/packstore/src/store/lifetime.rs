@@ -95,8 +95,10 @@ impl Store {
             return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
         }
         let shape = self.objects.setup.shape;
-        if spec.size_bytes < shape.segment_bytes() * 5 / 4 {
-            let why = "a segment and its index do not fit";
+        let bytes_min = shape.segment_bytes() * 5 / 4;
+        if spec.size_bytes < bytes_min {
+            let why =
+                format!("a segment and its index do not fit; at least {bytes_min} bytes are needed").into();
             return Err(StoreError::Setting {
                 name: "the size of a volume in bytes",
                 given: spec.size_bytes,

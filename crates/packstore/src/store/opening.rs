@@ -76,8 +76,11 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     lost.heads.iter().chain(&lost.by_hand).for_each(|damage| tracing::error!("{damage}"));
     let Some((first, _, _)) = volumes.first() else {
-        let none =
-            StoreError::Setting { name: "the number of volumes", given: 0, why: "at least one is needed" };
+        let none = StoreError::Setting {
+            name: "the number of volumes",
+            given: 0,
+            why: "at least one is needed".into(),
+        };
         return Err(first_error.unwrap_or(none));
     };
     let first = *first;

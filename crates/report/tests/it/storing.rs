@@ -49,6 +49,19 @@ fn a_list_is_newest_first_even_within_a_second() {
 }
 
 #[test]
+fn a_run_by_size_is_listed_with_the_number_of_its_sizes() {
+    let (_directory, store) = scratch();
+    let mut record = run("20261121-180000-dirscale-3f9a", "2026-11-21T18:00:00Z");
+    record.points.clear();
+    let points = vec![measure::CurvePoint::default(); 7];
+    let line = measure::CurveLine { label: "flat".to_owned(), points };
+    let curve = |lines| measure::Curve { name: "add_us".to_owned(), over: "files".to_owned(), lines };
+    record.curves = vec![curve(vec![]), curve(vec![measure::CurveLine::default(), line])];
+    store.insert(&record).unwrap();
+    assert_eq!(store.list().unwrap()[0].points, 7);
+}
+
+#[test]
 fn a_run_is_found_by_its_beginning_or_its_end_and_several_are_named() {
     let (_directory, store) = scratch();
     for id in ["20261121-180000-fstress-3f9a", "20261121-190000-fstress-77aa", "20261122-180000-fstress-0001"]

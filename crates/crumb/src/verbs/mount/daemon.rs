@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, anyhow};
 use stackfs::Mount;
 
+use crate::context::SERVE_DAEMON;
 use crate::exit::{BadUsage, ExitStatus, in_one_line};
 use crate::output::print;
 
@@ -31,7 +32,7 @@ pub fn start(log: Option<&Path>) -> anyhow::Result<ExitStatus> {
             .into(),
     };
     let all = super::as_typed_or_by_mount(std::env::args_os().collect());
-    let args = all.into_iter().skip(1).chain(["--serve-daemon".into()]);
+    let args = all.into_iter().skip(1).chain([SERVE_DAEMON.into()]);
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(notes);
     let mut child = command.spawn().context("cannot start the daemon")?;

@@ -34,9 +34,12 @@ Options after -o, separated by commas:
   owner_only           serve only the user who mounts
   default_permissions  have the kernel check permissions for every caller
   nowatch              do not watch the tree below for changes by others
-  entry_timeout=S      let the kernel cache names for S seconds (default 1)
-  attr_timeout=S       let the kernel cache attributes for S seconds (default 1)
-  negative_timeout=S   let it cache that a name is missing (default 0)
+  entry_timeout=S      let the kernel cache names for S seconds
+                       (default 1, or 120 where the tree is watched)
+  attr_timeout=S       let the kernel cache attributes for S seconds
+                       (default 1, or 120 where the tree is watched)
+  negative_timeout=S   let it cache that a name is missing for S seconds
+                       (default 0, or 120 where the tree is watched)
   no-open              open files without a request to the daemon (root, or ro)
   nopassthrough        pass file data through the daemon
   noacl                ignore access control lists
@@ -80,7 +83,7 @@ pub struct MountArgs {
     awake: bool,
 
     /// Transport of the kernel's requests: `device` (/dev/fuse), `ring` (FUSE over io_uring, Linux 6.14 and later with
-    /// enable_uring on) or `auto`, the one that measured faster: /dev/fuse
+    /// enable_uring on) or `auto`, which takes /dev/fuse: it measured faster
     #[arg(long, value_name = "TRANSPORT", value_parser = ["auto", "ring", "device"])]
     transport: Option<String>,
 
@@ -173,7 +176,8 @@ mod tests {
         let help = Alone::command().get_after_help().expect("examples").to_string();
         let (_, list) = help.split_once("separated by commas:\n").expect("the options");
         let (list, _) = list.split_once("\n\n").expect("what follows");
-        let names = list.lines().map(|line| line.trim_start().split_once("  ").expect("a meaning").0);
+        let first_lines = list.lines().filter(|line| !line.starts_with("    "));
+        let names = first_lines.map(|line| line.trim_start().split_once("  ").expect("a meaning").0);
         names.flat_map(|names| names.split(", ")).map(str::to_owned).collect()
     }
 

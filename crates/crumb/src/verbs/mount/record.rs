@@ -9,7 +9,7 @@ use anyhow::bail;
 use dirscale::Frequencies;
 use measure::{BenchmarkEntry, MetricDeclaration, Phase, Role, RunRecord};
 use stackfs::views::PHASE;
-use stackfs::{Census, StackOptions, Waiting};
+use stackfs::{Census, StackOptions, Timeouts, Waiting};
 
 const DAY_S: f64 = 86_400.0;
 
@@ -67,16 +67,16 @@ pub fn filled(mut record: RunRecord, config: serde_json::Value, census: &Census)
     record
 }
 
-/// How it was mounted.
-pub fn config_of(options: &StackOptions, waiting: &Waiting) -> serde_json::Value {
+/// How it was mounted, with the time-outs in force.
+pub fn config_of(options: &StackOptions, timeouts: &Timeouts, waiting: &Waiting) -> serde_json::Value {
     serde_json::json!({
         "lower": options.lower.display().to_string(),
         "mountpoint": options.mountpoint.display().to_string(),
         "layout_new": options.layout_new.name(),
         "exclusive": options.exclusive,
-        "entry_timeout_s": options.timeouts.entry.as_secs_f64(),
-        "attributes_timeout_s": options.timeouts.attributes.as_secs_f64(),
-        "missing_timeout_s": options.timeouts.missing.as_secs_f64(),
+        "entry_timeout_s": timeouts.entry.as_secs_f64(),
+        "attributes_timeout_s": timeouts.attributes.as_secs_f64(),
+        "missing_timeout_s": timeouts.missing.as_secs_f64(),
         "no_open": options.no_open,
         "passthrough": options.passthrough,
         "transport": waiting.transport.name(),

@@ -1,9 +1,10 @@
 //! `crumb pack create` and `grow`: a store, and more directories for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use disk::{Disk as _, LocalDisk};
 use packstore::{Mode, OpenOptions, StoreOptions};
 use report::bytes_text;
 use serde_json::json;
@@ -121,6 +122,7 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
     let (block_bytes, packed_blocks) = store.shape();
     let size_bytes = store.usage().size_bytes;
     closed(store)?;
+    place.directories().into_iter().zip(sizes(args, size)).for_each(say_short_room);
     if let Some(json) = &args.json {
         write_json(
             json,
@@ -142,6 +144,24 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
     );
     note(context, wrapped("", &text).trim_end());
     Ok(ExitStatus::Fine)
+}
+
+/// What each directory was given, the store's own first.
+fn sizes(args: &CreateArgs, size: u64) -> impl Iterator<Item = u64> {
+    std::iter::once(size).chain(args.volume.iter().map(move |volume| volume.size_or(size)))
+}
+
+/// Warns of a directory whose file system has less room than the store may use there.
+fn say_short_room((directory, size_bytes): (&Path, u64)) {
+    let Ok(room) = LocalDisk::open(directory).and_then(|disk| disk.room()) else { return };
+    if room.free_bytes < size_bytes {
+        tracing::warn!(
+            "{}: the store may use {}, and {} are free there: puts fail, or evict, when these are used",
+            directory.display(),
+            bytes_text(size_bytes),
+            bytes_text(room.free_bytes)
+        );
+    }
 }
 
 /// Add a directory to a store

@@ -30,6 +30,13 @@ pub struct SizedVolume {
     size_bytes: Option<u64>,
 }
 
+impl SizedVolume {
+    /// Its size; that of the store's own directory where it names none.
+    pub fn size_or(&self, of_store: u64) -> u64 {
+        self.size_bytes.unwrap_or(of_store)
+    }
+}
+
 impl FromStr for SizedVolume {
     type Err = measure::ValueError;
 
@@ -112,8 +119,7 @@ impl Place {
         volumes: &[SizedVolume],
         options: StoreOptions,
     ) -> anyhow::Result<(Self, Store)> {
-        let sized =
-            |volume: &SizedVolume| (volume.directory.clone(), volume.size_bytes.unwrap_or(size_bytes));
+        let sized = |volume: &SizedVolume| (volume.directory.clone(), volume.size_or(size_bytes));
         let volumes: Vec<_> = volumes.iter().map(sized).collect();
         volumes.iter().try_for_each(|(directory, _)| tree::refuse(directory))?;
         let made = VolumeList::create(store, size_bytes, &volumes, options);

@@ -131,20 +131,34 @@ pub fn open_transport(
 ) -> anyhow::Result<Box<dyn Transport>> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     refuse_remains(&path)?;
-    let Some(tree) = open_at_or_above(&path)? else {
-        let shown = path.display();
-        let wrong = match path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-            true => anyhow!(
-                "pack:{shown}: fstress keeps many requests under way, which a packed store of objects does not take; a file tree does: `crumb pack create DIR --tree` makes one in an empty directory"
-            ),
-            false => {
-                anyhow!("pack:{shown}: no file tree is there; `crumb pack create {shown} --tree` makes one")
-            }
-        };
-        return Err(wrong.context(BadUsage));
-    };
+    let Some(tree) = open_at_or_above(&path)? else { return Err(takes_no_requests(&path)) };
     let transport = DirectoryTransport::over(Arc::new(tree), &path, options, clock)?;
     Ok(Box::new(transport))
+}
+
+/// Looks whether [`open_transport`] would find a tree, and opens nothing.
+///
+/// # Errors
+/// As there, when there is none.
+pub fn look_for(path: &Path) -> anyhow::Result<()> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    refuse_remains(&path)?;
+    match directory_of(&path)? {
+        Some(_) => Ok(()),
+        None => Err(takes_no_requests(&path)),
+    }
+}
+
+/// What to do where there is no tree.
+fn takes_no_requests(path: &Path) -> anyhow::Error {
+    let shown = path.display();
+    let wrong = match path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        true => anyhow!(
+            "pack:{shown}: fstress keeps many requests under way, which a packed store of objects does not take; a file tree does: `crumb pack create DIR --tree` makes one in an empty directory"
+        ),
+        false => anyhow!("pack:{shown}: no file tree is there; `crumb pack create {shown} --tree` makes one"),
+    };
+    wrong.context(BadUsage)
 }
 
 /// Compares everything with its checksums.

@@ -22,7 +22,7 @@ use self::foreseen::would_leave;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::forecast::{self, Forecast};
-use crate::openers::{TransportOptions, open_transport, proto_of};
+use crate::openers::{TransportOptions, open_transport, proto_of, takes_load};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::ranks::{self, Series, on_all};
@@ -95,6 +95,7 @@ impl FstressArgs {
 
     /// What a run would do on `target`.
     fn foreseen(&self, target: &Target, ranks: u32) -> anyhow::Result<Forecast> {
+        takes_load(target)?;
         let proto = proto_of(target, &self.transport_options());
         let config = self.checked("…", &RunId("RUN".to_owned()), proto, ranks)?;
         Ok(self.forecast(target, &config))

@@ -72,9 +72,10 @@ fn short(series: &SeriesPlace) -> &str {
 }
 
 fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
+    // No figure of an INVALID run counts.
     let headline = declarations::of(&run.benchmark)
         .iter()
-        .filter(|metric| metric.headline)
+        .filter(|metric| run.valid && metric.headline)
         .find_map(|metric| run.metrics.get(metric.name).map(|value| figure_text(metric.unit, *value)));
     let verdict = match (run.valid, run.complete) {
         (true, true) => "VALID",
@@ -103,4 +104,30 @@ fn summary_json(run: &RunSummary) -> serde_json::Value {
         "metrics": run.metrics,
         "series": run.series,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_figure_of_an_invalid_run_is_a_headline() {
+        for (benchmark, name) in [("postmark", "transactions_per_sec"), ("dirscale", "day_cost_flat_us")] {
+            let run = |valid| RunSummary {
+                id: measure::RunId("20261121-180000-x-3f9a".to_owned()),
+                benchmark: benchmark.to_owned(),
+                label: "disk".to_owned(),
+                target: "/mnt".to_owned(),
+                started: "2026-11-21T18:00:00Z".parse().unwrap(),
+                complete: true,
+                valid,
+                points: 1,
+                metrics: [(name.to_owned(), 123.0)].into(),
+                series: None,
+            };
+            let headline = |valid| list_row(&run(valid), 20).swap_remove(3);
+            assert!(headline(true).contains("123"), "{benchmark}: {}", headline(true));
+            assert_eq!(headline(false), "-", "{benchmark}");
+        }
+    }
 }

@@ -34,7 +34,8 @@ pub(super) struct CostMeter {
 
 impl CostMeter {
     pub fn start(spool: &dyn FileSystem, keep: Keep) -> Self {
-        let free_before = if keep == Keep::Resume { None } else { spool.statfs().ok() };
+        let is_unknown = keep == Keep::Resume || spool.has_room_of_its_own();
+        let free_before = if is_unknown { None } else { spool.statfs().ok() };
         let local = spool.local_root();
         let costs = StoringCosts { remote: local.is_none(), ..StoringCosts::default() };
         Self { disk: local.and_then(DiskMeter::start), free_before, costs }

@@ -34,7 +34,7 @@ use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::forecast::span;
 use crate::layout::wrapped;
-use crate::openers::{directory_is_there, open_transport};
+use crate::openers::{directory_is_there, open_transport, takes_load};
 use crate::outcome::{OutputArgs, Run};
 use crate::output::{note, print, say, write_to};
 use crate::pipeline::Around;
@@ -60,6 +60,7 @@ pub fn run(
     let plan = plan::of(args, group.ranks(), &context.command).map_err(|wrong| wrong.context(BadUsage))?;
     args.check_files(context)?;
     if args.output.dry_run {
+        takes_load(&args.target)?;
         match &args.output.json {
             Some(path) => write_to(path, &format!("{:#}\n", plan.json()))?,
             None => print(&plan.text())?,
