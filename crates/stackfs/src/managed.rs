@@ -68,6 +68,12 @@ pub fn layout_mark(directory: impl AsFd) -> io::Result<Option<Layout>> {
     }
 }
 
+/// Whether a directory can be marked: its file system has extended attributes.
+pub(crate) fn takes_mark(directory: impl AsFd) -> bool {
+    rustix::fs::getxattr(by_descriptor(&directory), LAYOUT_MARK, &mut [0u8; MARK_BYTES_MAX])
+        != Err(Errno::OPNOTSUPP)
+}
+
 /// The layout of this managed directory: its mark, else [`LAYOUT_UNMARKED`].
 pub fn layout_of(directory: impl AsFd) -> io::Result<Layout> {
     Ok(layout_mark(directory)?.unwrap_or(LAYOUT_UNMARKED))

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::error::ConvertError;
 use super::names::NameSample;
 use super::{STAGING_PREFIX, TIMES_FILE};
-use crate::managed::{is_managed, layout_of};
+use crate::managed::{is_managed, layout_of, takes_mark};
 
 /// A conversion state; the header of [`super`] has a table of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,8 @@ impl Survey {
             }
             (names, _) => return Err(reserved(&names[0])),
         };
+        // Only the unmarked layout can be had where there are no extended attributes.
+        let names = if takes_mark(directory) { names } else { NameSample::default() };
         Ok(Self { state, entries, names })
     }
 }
