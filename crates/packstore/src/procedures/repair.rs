@@ -134,7 +134,7 @@ impl Store {
     }
 
     /// What superseded records of other segments may have been in an index that is damaged or gone. While the table of a clean stop
-    /// tells what counts, the other indexes are rewritten without what does not.
+    /// shows what counts, the other indexes are rewritten without what does not.
     fn forget_what_lost_indexes_superseded(
         &self,
         broken: &[Arc<Segment>],

@@ -85,7 +85,7 @@ impl ExpiryRange {
     }
 }
 
-/// An index is at most so many times as long as all that its volume can hold: objects of one byte take 64 bytes and 56 in an index, and
+/// An index is at most this many times as long as all that its volume can hold: objects of one byte take 64 bytes and 56 in an index, and
 /// their deletions twice 40 and marks, all of which may be in one index.
 const INDEX_SHARE_MAX: u64 = 4;
 

@@ -23,7 +23,7 @@ fn options() -> StoreOptions {
     StoreOptions { packed_blocks: Some((512 << 10) / 64), memory_bytes_max: 0, ..StoreOptions::default() }
 }
 
-fn is_told(error: &StoreError) -> bool {
+fn is_reported(error: &StoreError) -> bool {
     let text = error.to_string();
     matches!(error, StoreError::NoDescriptors { .. })
         && ["one: ", "0000", "ulimit -n"].iter().all(|part| text.contains(part))
@@ -41,7 +41,7 @@ fn a_put_without_descriptors_says_so_and_succeeds_once_there_are_some() {
         // Until the segment that is being filled has no more room.
         let refused =
             (1..200).find_map(|number| put(&store, number).err()).expect("a new segment needs descriptors");
-        assert!(is_told(&refused), "{operation:?}: {refused}");
+        assert!(is_reported(&refused), "{operation:?}: {refused}");
         disk.heal();
         (200..220).for_each(|number| put(&store, number).expect("the volume takes puts"));
         assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{operation:?}");

@@ -195,7 +195,7 @@ fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, r
     }
 }
 
-/// Looks for records that an index which was cut off or damaged does not tell of.
+/// Looks for records that an index which was cut off or damaged does not name.
 fn check_cut(
     objects: &Objects,
     segment: &Segment,

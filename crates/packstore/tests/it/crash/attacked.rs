@@ -123,7 +123,7 @@ fn range(rng: &mut impl Rng, length: usize) -> Range<usize> {
     start..(start + bytes).min(length)
 }
 
-/// Damage to one of these files, but not to so many bytes at its end.
+/// Damage to one of these files, but not to this many bytes at its end.
 fn damage(
     disk: &SimulatedDisk,
     names: &[String],
@@ -218,10 +218,14 @@ fn attack(seed: u64) -> Option<u64> {
     };
     let store = open(&attacked, read_only).unwrap_or_else(|error| panic!("{what}{error}"));
     let before = readable(&store, &model);
-    let is_told = !store.missing_parts().expect("looked for").is_empty();
+    let is_reported = !store.missing_parts().expect("looked for").is_empty();
     compare(&before, &untouched, &model, &what);
     for key in untouched.keys().filter(|key| !before.contains_key(*key)) {
-        assert!(is_told || store.get(key).is_err(), "{what}nothing tells that {} is missing", text(key));
+        assert!(
+            is_reported || store.get(key).is_err(),
+            "{what}nothing reports that {} is missing",
+            text(key)
+        );
     }
     drop(store);
     if is_used {
@@ -319,6 +323,6 @@ fn whatever_is_damaged_no_wrong_bytes_are_read_and_a_repair_takes_nothing_and_br
         std::io::stderr(),
         "{seeds} stores: {refused} repairs refused, {back} deleted objects are back"
     );
-    assert!(failed.is_empty(), "seeds {failed:?} failed as told above");
+    assert!(failed.is_empty(), "seeds {failed:?} failed as shown above");
     assert!(refused <= seeds / 4, "{refused} of {seeds} repairs refused");
 }

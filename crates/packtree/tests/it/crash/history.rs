@@ -28,7 +28,7 @@ impl<'a> Player<'a> {
         Self { tree, model, drawn: seed, next_file, open: Vec::new(), may_be_full: false, refused: 0 }
     }
 
-    /// Goes on after a call that finds the disk full.
+    /// Continues after a call that finds the disk full.
     pub fn on_a_disk_that_may_be_full(mut self, may_be_full: bool) -> Self {
         self.may_be_full = may_be_full;
         self
