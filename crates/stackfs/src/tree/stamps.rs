@@ -4,8 +4,8 @@
 //! system gives to a change is that of the last tick (a few milliseconds): setting it again within a tick would change nothing. To
 //! look whether it is still the time that was set costs less than to set it.
 //!
-//! Always holds: the setting is left out only where the directory has the time that was set within this tick. So whoever sets it to
-//! something else, through the mount or below, is followed by the next change.
+//! Always holds: the setting is left out only where the directory has the time that was set within this tick. After somebody
+//! has set it to something else, through the mount or below, the next change sets it again.
 //! Locks: one a slot, each a leaf; held over the system calls that look and set.
 
 use std::sync::Mutex;
