@@ -255,8 +255,12 @@ impl Watcher {
                 && nodes.kind(*id).is_some()
                 && is_unknown(notices.inval_inode(INodeNo(*id), true))
         });
-        for (directory, name) in &batch.names {
-            let _ = notices.inval_entry(INodeNo(*directory), OsStr::from_bytes(name));
+        // A notice about one name waits, and cannot be interrupted, for those who work in its directory. If this process is killed meanwhile,
+        // those wait for an answer that nobody gives any more, and the notice waits for them. Dropping all names waits for nobody.
+        if !batch.names.is_empty() && notices.increment_epoch().is_err() {
+            for (directory, name) in &batch.names {
+                let _ = notices.inval_entry(INodeNo(*directory), OsStr::from_bytes(name));
+            }
         }
         for (id, contents) in batch.inodes {
             if nodes.doubt(id) && is_unknown(notices.inval_inode(INodeNo(id), contents)) {

@@ -94,7 +94,7 @@ impl ShootoutArgs {
         if !self.output.no_store && !records.is_empty() {
             note(
                 context,
-                "Each workload is a series of the results store: `crumb runs list` names the runs.",
+                "Each workload is a series in the results store; `crumb runs list` names them.",
             );
         }
         if let Some(error) = outcome.error {
