@@ -92,10 +92,7 @@ impl ShootoutArgs {
         };
         let written = self.write(plan, &table, &records, context);
         if !self.output.no_store && !records.is_empty() {
-            note(
-                context,
-                "Each workload is a series in the results store; `crumb runs list` names them.",
-            );
+            note(context, "Each workload is a series in the results store; `crumb runs list` names them.");
         }
         if let Some(error) = outcome.error {
             return Err(error.context("the shootout ended early; the runs before are kept"));

@@ -27,31 +27,51 @@ pub(super) fn list(context: &Context, json: Option<&Destination>) -> anyhow::Res
     print(&table(&runs))
 }
 
-/// A line for each run. Runs that one command made have a column that names their series and their side.
+/// A line for each run. Runs that one command made have a column that names their series and their side; where labels would be cut for
+/// it, the number of points is left out.
 fn table(runs: &[RunSummary]) -> String {
-    let any_series = runs.iter().any(|run| run.series.is_some());
-    let mut heads = vec!["run (UTC)", "series", "what", "points", "headline", "verdict"];
-    if !any_series {
-        heads.remove(1);
+    let series = runs.iter().find_map(|run| run.series.as_ref());
+    let longest = runs.iter().map(|run| run.label.chars().count()).max().unwrap_or(0);
+    let (room, mut table) = laid_out(runs, series.is_some(), true);
+    if series.is_some() && longest > room {
+        table = laid_out(runs, true, false).1;
+    }
+    match series {
+        Some(series) => table + &wrapped("", &series_note(series)),
+        None => table,
+    }
+}
+
+/// The table, and how many letters a label has in it.
+fn laid_out(runs: &[RunSummary], with_series: bool, with_points: bool) -> (usize, String) {
+    let mut heads = vec!["run (UTC)", "what", "points", "headline", "verdict"];
+    if !with_points {
+        heads.remove(POINTS);
+    }
+    if with_series {
+        heads.insert(1, "series");
     }
     let row = |run: &RunSummary, label_width: usize| {
         let mut row = list_row(run, label_width);
-        if any_series {
+        if !with_points {
+            row.remove(POINTS);
+        }
+        if with_series {
             row.insert(1, run.series.as_ref().map_or_else(String::new, series_text));
         }
         row
     };
     let rows = |label_width| -> Vec<Vec<String>> { runs.iter().map(|run| row(run, label_width)).collect() };
-    let left = heads.len() - 3;
+    let left = if with_series { 3 } else { 2 };
     let label = "what".len();
     // The label is what may be long: it gets what the other columns leave over, and at least a few letters.
     let without = grid(&heads, left, &rows(label)).lines().next().map_or(0, |line| line.chars().count());
-    let table = grid(&heads, left, &rows((label + WIDTH).saturating_sub(without).max(8)));
-    match runs.iter().find_map(|run| run.series.as_ref()) {
-        Some(series) => table + &wrapped("", &series_note(series)),
-        None => table,
-    }
+    let room = (label + WIDTH).saturating_sub(without).max(8);
+    (room, grid(&heads, left, &rows(room)))
 }
+
+/// Which column of a row it is.
+const POINTS: usize = 2;
 
 /// The series and the side, as `crumb compare` takes them: `3f9a:B`.
 fn series_text(series: &SeriesPlace) -> String {
