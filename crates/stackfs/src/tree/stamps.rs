@@ -123,7 +123,11 @@ mod tests {
         while now(ClockId::RealtimeCoarse) == before {}
         assert!(is_set(&stamps, 7, &time));
         let unseen = |set: &Cell<u32>| {
-            let Ok(()) = stamps.once(7, || None, || Ok::<_, Infallible>(set.set(set.get() + 1)));
+            let counted = || {
+                set.set(set.get() + 1);
+                Ok::<_, Infallible>(())
+            };
+            let Ok(()) = stamps.once(7, || None, counted);
         };
         let set = Cell::new(0);
         unseen(&set);
