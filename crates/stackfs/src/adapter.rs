@@ -127,7 +127,7 @@ impl Shared {
     /// The kernel believes no name any more that it has looked up: from now on changes of some are not reported.
     pub(crate) fn drop_names(&self) {
         if let Some(watched) = self.watched.get().and_then(Weak::upgrade) {
-            watched.drop_names(&self.tree);
+            watched.drop_names();
         }
     }
 

@@ -8,16 +8,16 @@
 //!
 //! A request whose system call came before a change either sees the raised generation or has set the mark that the watcher finds,
 //! as both happen under the lock of the node's shard. The kernel itself drops attributes that it asked for before a notice, and
-//! a notice of a name waits for look-ups in its directory.
+//! names that it asked for before all were dropped.
 //!
 //! Always holds: believed for minutes is only what is on the root's file system, named by a plain directory, and not open for writing
-//! through the mount. A plain directory that is converted is not one any more: when the conversion begins, all names are dropped. The rest has the time-outs of a mount that is not watched, and so has all when watching ends.
+//! through the mount; names only where the kernel can drop all of them at once. A plain directory that is converted is not one any more:
+//! when the conversion begins, all names are dropped. The rest has the time-outs of a mount that is not watched, and so has all when
+//! watching ends.
 //! Not here: reading changes (`watch`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) struct Watched {
     generation: AtomicU64,
     /// Changes are read.
     is_watching: AtomicBool,
-    /// The kernel can drop all names at once, so that missing ones may be believed for long too.
+    /// The kernel can drop all names at once, so that they may be believed for long, missing ones too.
     pub(super) has_epochs: AtomicBool,
     /// File data is kept by the kernel for this mount, and not by the lower file system alone.
     pub(super) keeps_data: AtomicBool,
@@ -98,27 +98,20 @@ impl Watched {
         self.changed();
     }
 
-    /// The kernel believes no name any more that it has looked up.
+    /// The kernel believes no name any more that it has looked up. Attributes stay.
     ///
-    /// Attributes stay, where names can be dropped without them.
-    pub(super) fn drop_names(&self, tree: &Tree) {
+    /// All at once, as a notice about one name waits, uninterruptibly, for those who work in its directory. When this process was killed
+    /// meanwhile, they waited for an answer that nobody gives, and the notice for them.
+    pub(super) fn drop_names(&self) {
         self.changed();
-        if self.notices.increment_epoch().is_err() {
-            self.drop_marked(tree, true);
-        }
+        // Where the kernel cannot, no name is believed for longer than without a watcher.
+        let _ = self.notices.increment_epoch();
     }
 
     /// The kernel believes nothing any more.
     pub(super) fn drop_all(&self, tree: &Tree) {
-        let by_name = self.notices.increment_epoch().is_err();
-        self.drop_marked(tree, by_name);
-    }
-
-    fn drop_marked(&self, tree: &Tree, by_name: bool) {
-        for (id, place) in tree.nodes.doubt_all() {
-            if by_name {
-                let _ = self.notices.inval_entry(INodeNo(place.parent), OsStr::from_bytes(&place.name));
-            }
+        self.drop_names();
+        for id in tree.nodes.doubt_all() {
             let _ = self.notices.inval_inode(INodeNo(id), true);
         }
     }
@@ -181,14 +174,13 @@ impl Believed {
         if !entry.is_in_plain {
             return (attributes, self.given.entry);
         }
-        // A name is noticed with or without a mark, as long as nothing is lost.
         let all_can_go = |watched: &Arc<Watched>| {
             watched.has_epochs.load(Ordering::SeqCst)
                 && watched.is_unchanged()
                 && tree.is_on_root_device(entry.id)
         };
         let name = if self.watched.as_ref().is_some_and(all_can_go) { WATCHED_FOR } else { self.given.entry };
-        (attributes, name.max(attributes))
+        (attributes, name)
     }
 
     /// For how long the attributes of a node are.

@@ -12,11 +12,9 @@
 //! any more, the kernel drops everything that it believes for long.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -113,7 +111,8 @@ struct Woken {
 struct Batch {
     /// Inodes, and whether their contents have changed.
     inodes: BTreeMap<u64, bool>,
-    names: BTreeSet<(u64, Vec<u8>)>,
+    /// A name in a directory that the mount has shown.
+    names: bool,
     /// Directories whose mode may have changed, and with it whether they are managed.
     directories: BTreeSet<u64>,
     is_anything: bool,
@@ -240,8 +239,8 @@ impl Watcher {
             // What it is now is noted on the way.
             let _ = tree.attributes(*id);
         }
-        if tree.nodes.take_reshaped() {
-            self.watched.drop_names(tree);
+        if batch.names | tree.nodes.take_reshaped() {
+            self.watched.drop_names();
         }
         self.pass_on(batch);
         Ok(own.get() || read.lost || !self.early.is_empty())
@@ -255,13 +254,6 @@ impl Watcher {
                 && nodes.kind(*id).is_some()
                 && is_unknown(notices.inval_inode(INodeNo(*id), true))
         });
-        // A notice about one name waits, and cannot be interrupted, for those who work in its directory. If this process is killed meanwhile,
-        // those wait for an answer that nobody gives any more, and the notice waits for them. Dropping all names waits for nobody.
-        if !batch.names.is_empty() && notices.increment_epoch().is_err() {
-            for (directory, name) in &batch.names {
-                let _ = notices.inval_entry(INodeNo(*directory), OsStr::from_bytes(name));
-            }
-        }
         for (id, contents) in batch.inodes {
             if nodes.doubt(id) && is_unknown(notices.inval_inode(INodeNo(id), contents)) {
                 self.early.insert(id, 0);
@@ -278,14 +270,12 @@ fn is_unknown(noticed: io::Result<()>) -> bool {
 impl Batch {
     fn add(&mut self, tree: &Tree, change: &Change<'_>) {
         self.is_anything = true;
-        if let Some((directory, name)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
+        if let Some((directory, _)) = change.name.filter(|_| change.what & Change::NAMES != 0) {
             let directory = tree.number_on_root(directory);
             if tree.nodes.kind(directory).is_some() {
                 self.inodes.entry(directory).or_insert(true);
                 // Names in a managed directory, or in one that is converted, are believed for no longer than without a watcher.
-                if tree.is_plain(directory) {
-                    self.names.insert((directory, name.to_vec()));
-                }
+                self.names |= tree.is_plain(directory);
             }
         }
         if let Some(inode) = change.inode {

@@ -200,13 +200,13 @@ impl Nodes {
     }
 
     /// Takes all marks away, and returns the nodes that had one.
-    pub(crate) fn doubt_all(&self) -> Vec<(u64, Place)> {
+    pub(crate) fn doubt_all(&self) -> Vec<u64> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
             for (id, node) in shard.iter_mut() {
                 if std::mem::take(&mut node.believed) {
-                    all.push((*id, node.place.clone()));
+                    all.push(*id);
                 }
             }
         }
