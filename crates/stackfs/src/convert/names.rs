@@ -6,7 +6,7 @@ use files::Layout;
 
 use super::error::ConvertError;
 use super::state::Names;
-use crate::managed::{LAYOUT_UNMARKED, open_directory};
+use crate::managed::{LAYOUT_UNMARKED, open_directory, takes_mark};
 
 /// Names that are looked at.
 const NAMES_MAX: u64 = 1000;
@@ -20,7 +20,8 @@ pub struct NameSample {
 }
 
 impl NameSample {
-    /// Samples the names of the directory at `path`, which is flat.
+    /// Samples the names of the directory at `path`, which is flat. None where only the unmarked layout can be had, as there are no
+    /// extended attributes.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -28,6 +29,9 @@ impl NameSample {
         let failed = |source: std::io::Error| ConvertError::Open { path: path.to_owned(), source };
         let directory = open_directory(path).map_err(failed)?;
         let mut sample = Self::default();
+        if !takes_mark(&directory) {
+            return Ok(sample);
+        }
         for entry in Names::of(&directory).map_err(|error| failed(error.into()))?.take(NAMES_MAX as usize) {
             sample.add(entry.map_err(|error| failed(error.into()))?.0.to_bytes());
         }
