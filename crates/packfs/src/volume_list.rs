@@ -133,7 +133,8 @@ fn has_segments(store: &Path) -> bool {
     })
 }
 
-/// Refuses a directory that has what no store makes. A disk's root has `lost+found` from the beginning.
+/// Refuses a directory that has what no store makes. A disk's root has `lost+found` from the beginning, and a proxy keeps its bans beside
+/// its cache.
 fn has_no_other_files(directory: &Path) -> Result<(), VolumesError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -147,7 +148,7 @@ fn has_no_other_files(directory: &Path) -> Result<(), VolumesError> {
     let is_ours = |name: &[u8]| {
         let ends = [&b".index"[..], b".body"];
         name.starts_with(b"volume")
-            || [LOCK.as_bytes(), b"table", b"lost+found"].contains(&name)
+            || [LOCK.as_bytes(), b"table", b"lost+found", b"bans", b"bans.new"].contains(&name)
             || ends.iter().any(|end| name.ends_with(end))
     };
     let names = entries.flatten().map(|entry| entry.file_name().into_vec());
