@@ -89,6 +89,10 @@ impl DiskFile for HeldFile {
         self.file.length()
     }
 
+    fn allocated(&self) -> Result<u64, DiskError> {
+        self.file.allocated()
+    }
+
     fn set_length(&self, bytes: u64) -> Result<(), DiskError> {
         self.file.set_length(bytes)
     }

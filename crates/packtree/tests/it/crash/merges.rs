@@ -1,9 +1,10 @@
 //! Crash points while runs of names are written: histories that are long enough for merges, stopped at each operation on a run.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
-use testkit::SimulatedDisk;
+use disk::Disk as _;
+use testkit::{Held, HeldDisk};
 
 use super::model::Model;
 use super::points::{Play, crash_at};
@@ -13,54 +14,21 @@ const STEPS: usize = 2_200;
 /// From the making of a run until the files that it replaces are gone: writes, syncs, names, the manifest.
 const OPERATIONS_OF_A_RUN: u64 = 24;
 
-/// A disk that notes when runs are made.
-struct Noting {
-    disk: SimulatedDisk,
-    runs: Arc<Mutex<Vec<u64>>>,
-}
-
-impl Disk for Noting {
-    fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
-        if how == DiskOpen::New && name.starts_with("names-") {
-            self.runs.lock().unwrap().push(self.disk.operations());
-        }
-        self.disk.open(name, how)
-    }
-
-    fn names(&self) -> Result<Vec<String>, DiskError> {
-        self.disk.names()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), DiskError> {
-        self.disk.remove(name)
-    }
-
-    fn sync_names(&self) -> Result<(), DiskError> {
-        self.disk.sync_names()
-    }
-
-    fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
-        self.disk.lock(name)
-    }
-
-    fn room(&self) -> Result<DiskRoom, DiskError> {
-        self.disk.room()
-    }
-
-    fn place(&self) -> String {
-        self.disk.place()
-    }
-}
-
 /// Operations at which runs were made, and the levels of the runs that were there at the end.
 fn runs_made(play: Play) -> (Vec<u64>, Vec<u8>) {
     let machine = play.machine();
-    let runs = Arc::default();
-    let tree = opened(Arc::new(Noting { disk: machine.clone(), runs: Arc::clone(&runs) }));
+    let runs = Arc::new(Mutex::new(BTreeMap::new()));
+    let (at, noted, before) = (machine.clone(), Arc::clone(&runs), machine.names().unwrap());
+    let note = move |held: Held<'_>| {
+        if let Held::Open(name) = held
+            && name.starts_with("names-")
+            && !before.iter().any(|there| there == name)
+        {
+            // The first opening makes it, and later ones read it.
+            noted.lock().unwrap().entry(name.to_owned()).or_insert_with(|| at.operations());
+        }
+    };
+    let tree = opened(Arc::new(HeldDisk::new(machine.clone(), note)));
     play.play(&tree, &mut Model::new()).expect("nothing is wrong");
     drop(tree);
     for name in machine.names().unwrap().iter().filter(|name| name.starts_with("names-")) {
@@ -68,7 +36,8 @@ fn runs_made(play: Play) -> (Vec<u64>, Vec<u8>) {
     }
     let manifest = machine.bytes("manifest").unwrap();
     let listed = manifest[64 + 24..manifest.len() - 4].chunks(9).map(|run| run[8]).collect();
-    let made = std::mem::take(&mut *runs.lock().unwrap());
+    let mut made: Vec<u64> = runs.lock().unwrap().values().copied().collect();
+    made.sort_unstable();
     (made, listed)
 }
 
