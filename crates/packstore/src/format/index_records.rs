@@ -82,7 +82,7 @@ pub(crate) fn expose_copies(bytes: &mut [u8], salt: u32) -> bool {
     !copies.is_empty()
 }
 
-/// Writes index records that say nothing over all that is none, so that it does not count as damaged.
+/// Fills ranges that hold no index record with ones that have no meaning, so that these ranges do not count as damaged.
 pub(crate) fn fill_gaps(bytes: &mut [u8], salt: u32) {
     let mut at = INDEX_HEAD_BYTES;
     while at < bytes.len() {

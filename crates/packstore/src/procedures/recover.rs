@@ -12,8 +12,8 @@
 //!
 //! Always holds: nothing is deleted because something else is missing.
 //! In `index`: an index read, or made from what else there is. In `records`: a data file gone through. In `cut`: an index that ends
-//! too early or has holes. In `holes`: what may have been in these. In `misplaced`: files of other segments. In `adopt`: its records count again, unless `superseded` knows better. In `reindex`: damaged
-//! indexes rewritten while the table is there. In `restore`: lost indexes rewritten.
+//! too early or has holes. In `holes`: what may have been in these. In `misplaced`: files of other segments. In `adopt`: its records
+//! count again, unless `superseded` knows better. In `reindex`: damaged indexes rewritten while the table is there. In `restore`: lost indexes rewritten.
 
 pub(crate) mod adopt;
 pub(crate) mod cut;

@@ -84,8 +84,9 @@ impl Rest {
     }
 }
 
-/// Writes it to the first volume that takes writes. False when there is none, when a volume failed, and while indexes are damaged that
-/// alone said what there is: the next opening must look again, as the table would say that what they lack is gone.
+/// Writes the table to the first volume that takes writes. Returns false, and writes nothing, when no volume does or one has failed, and
+/// while an index is damaged: the table would say that the objects which that index lacks are gone. The next opening then reads all
+/// indexes.
 pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
     else {

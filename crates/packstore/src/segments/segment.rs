@@ -119,6 +119,14 @@ fn why_too_empty(file: &Arc<dyn DiskFile>, length: u64) -> Option<String> {
     })
 }
 
+/// At most this many bytes of a file.
+fn read_begin(file: &dyn DiskFile, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
+    let mut bytes = vec![0; bytes_max as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 /// A shorter index takes little memory, whatever is in it.
 const HOLES_FROM_BYTES: u64 = 64 << 20;
 
@@ -207,7 +215,7 @@ impl Segment {
             let source = io::Error::new(io::ErrorKind::FileTooLarge, why);
             return Err(DiskError { place: self.place(), name, operation: "read", source });
         }
-        self.read_index_begin(usize::MAX)
+        read_begin(&*file, length)
     }
 
     /// Why a file of this length is not the segment's index, if it is too long.
@@ -224,10 +232,7 @@ impl Segment {
     /// At most this many bytes of it.
     pub(crate) fn read_index_begin(&self, bytes_max: usize) -> Result<Vec<u8>, DiskError> {
         let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Read)?;
-        let mut bytes = vec![0; (file.length()? as usize).min(bytes_max)];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
-        Ok(bytes)
+        read_begin(&*file, file.length()?.min(bytes_max as u64))
     }
 
     /// Writes zeros over ranges of the index file, durably.

@@ -19,7 +19,7 @@ use crate::journal::{MARK_BYTES, UsedRoom};
 use crate::spare::{self, is_full};
 
 impl Engine {
-    /// Does something that takes room below the tree; where there is none, once more after all that can be spared was given up.
+    /// Does work that needs free space on the disk. If the disk is full, gives up what the tree can spare and tries once more.
     pub(crate) fn with_room<T>(&self, work: impl Fn() -> Result<T, TreeError>) -> Result<T, TreeError> {
         match work() {
             Err(TreeError::Disk(error)) if is_full(&error) => {

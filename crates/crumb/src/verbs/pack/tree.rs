@@ -139,7 +139,7 @@ pub fn open_transport(
 /// Looks whether [`open_transport`] would find a tree, and opens nothing.
 ///
 /// # Errors
-/// As there, when there is none.
+/// The same as those of [`open_transport`] when it finds no tree.
 pub fn look_for(path: &Path) -> anyhow::Result<()> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     refuse_remains(&path)?;
