@@ -1024,6 +1024,10 @@ fn a_store_is_made_only_where_nothing_else_is() {
     // A disk of its own has this from the beginning.
     fs::create_dir_all(bench.path("disk/lost+found")).unwrap();
     bench.fine(&["pack", "create", "disk", "--size", "64MiB"]);
+    // A proxy keeps this beside its cache, which may be made again.
+    fs::create_dir_all(bench.path("cache")).unwrap();
+    bench.write("cache/bans", "");
+    bench.fine(&["pack", "create", "cache", "--size", "64MiB", "--mode", "cache"]);
 }
 
 #[test]
