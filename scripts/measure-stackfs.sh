@@ -55,6 +55,9 @@ seconds() { # of a command
     awk -v begun="$begun" -v now="$EPOCHREALTIME" 'BEGIN { printf "%.2f", now - begun }'
 }
 
+# A run on a disturbed machine is INVALID (3): its verdict is printed, and the figures are for the reader to judge.
+dirscale() { "$crumb" --quiet run dirscale "$@" || [ $? = 3 ]; }
+
 make_image() { # FILESYSTEM, files in each of two directories
     local size=$((1 + $2 * 2 * 6 / 1000000))G
     rm -f "$work/image"
@@ -80,11 +83,11 @@ curves() {
         fi
         mkdir "$below/plain" "$below/managed"
         for side in plain managed; do
-            "$crumb" --quiet run dirscale "$below/$side" --layout flat --sizes 1 --warm --rounds 1 --no-store \
+            dirscale "$below/$side" --layout flat --sizes 1 --warm --rounds 1 --no-store \
                 --keep "$name" >"$work/log"
         done
         if [ "$kind" = ext4-unindexed ]; then
-            "$crumb" --quiet run dirscale "$below/plain" --layout flat --sizes "$files" --warm --rounds 1 --operations 1 \
+            dirscale "$below/plain" --layout flat --sizes "$files" --warm --rounds 1 --operations 1 \
                 --readings 1 --no-store --reuse "$name" >"$work/log"
             umount "$below"
             # tune2fs wants it checked; 1 says that something small was put right.
@@ -98,15 +101,12 @@ curves() {
         for side in "$below/plain" "$through"; do
             [ "$side" = "$through" ] && echo "$kind, managed and through the mount" || echo "$kind, plain"
             # shellcheck disable=SC2086 # words
-            "$crumb" --quiet run dirscale "$side" --layout flat --sizes "$files" --no-store --reuse "$name" ${DIRSCALE:-} |
+            dirscale "$side" --layout flat --sizes "$files" --no-store --reuse "$name" ${DIRSCALE:-} |
                 grep -E '^(files|[0-9]|Verdict)'
         done
         take_down
     done
 }
-
-# A run on a disturbed machine is INVALID (3): its verdict is printed, and the figures are for the reader to judge.
-dirscale() { "$crumb" --quiet run dirscale "$@" || [ $? = 3 ]; }
 
 gain() {
     local managed=${1:-100000} plain=${2:-60000} name=s side
