@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use report::{bytes_text, count_text};
+use report::{bytes_text, count_text, rate_text};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -39,10 +39,24 @@ pub struct Forecast {
     pub files: Option<u64>,
     /// Bytes in them, about.
     pub bytes: Option<u64>,
+    /// A search's set, which grows with the rate; how far is not known before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growing: Option<Growing>,
     /// The directory in the target that the run works in.
     pub work_directory: Option<String>,
     /// The directory outlives the run, as asked for.
     pub is_kept: bool,
+}
+
+/// A set of files at the first rate of a search, and in proportion at other rates.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Growing {
+    /// The first rate, requests a second.
+    pub rate: f64,
+    /// Files at this rate.
+    pub files: u64,
+    /// Bytes in them, about.
+    pub bytes: u64,
 }
 
 /// How many steps a run has.
@@ -99,6 +113,7 @@ impl Forecast {
             (Some(files), None) => Some(counted(files as usize, "file", "files")),
             (None, Some(bytes)) => Some(format!("about {}", bytes_text(bytes))),
         };
+        let files = files.or_else(|| self.growing.map(Growing::text));
         let place = self.work_directory.as_ref().map(|directory| format!("in {directory}"));
         let made: Vec<String> = files.into_iter().chain(place).collect();
         let first = [self.levels.map(Levels::text), self.time()];
@@ -112,7 +127,7 @@ impl Forecast {
 
     /// Looks whether the directory is there that files would be made in. A proxy is no directory.
     fn look(&self) -> anyhow::Result<()> {
-        if self.bytes.is_some() { directory_is_there(&self.target) } else { Ok(()) }
+        if self.bytes.is_some() || self.growing.is_some() { directory_is_there(&self.target) } else { Ok(()) }
     }
 
     /// How long it takes.
@@ -156,6 +171,7 @@ impl Forecast {
             "bytes",
             self.bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("about {}", bytes_text(bytes))),
         );
+        line("files", self.growing.map(Growing::text));
         let end =
             if self.is_kept { "kept at the end" } else { "removed at the end; after a kill by crumb clean" };
         line(
@@ -188,6 +204,18 @@ impl Total {
     fn text(&self, besides: &str) -> Option<String> {
         let Self { seconds, operations } = *self;
         Forecast { seconds, operations, besides: besides.to_owned(), ..Forecast::default() }.time()
+    }
+}
+
+impl Growing {
+    fn text(self) -> String {
+        let Self { rate, files, bytes } = self;
+        format!(
+            "{} of about {} at {} requests/s, in proportion at other rates",
+            counted(files as usize, "file", "files"),
+            bytes_text(bytes),
+            rate_text(rate)
+        )
     }
 }
 

@@ -89,6 +89,17 @@ impl FstressConfig {
             (FileCount::Scaled, Load::Auto { .. } | Load::FindMax { .. }) => None,
         }
     }
+
+    /// The rate that a search begins with, requests a second, and how many files its set has then: it grows with the rate. None
+    /// where [`Self::files_max`] is known.
+    pub fn files_first(&self) -> Option<(f64, u64)> {
+        match self.load {
+            Load::Auto { first } | Load::FindMax { first, .. } if self.files_max().is_none() => {
+                Some((first, self.workload.scale.files_at(first)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How many files a set has.

@@ -4,7 +4,7 @@ use files::Target;
 use fstress::{FstressConfig, Keep, Load};
 
 use super::FstressArgs;
-use crate::forecast::{Forecast, Levels, Seconds};
+use crate::forecast::{Forecast, Growing, Levels, Seconds};
 
 impl FstressArgs {
     pub(super) fn forecast(&self, target: &Target, config: &FstressConfig) -> Forecast {
@@ -32,6 +32,11 @@ impl FstressArgs {
             besides: besides(files, config),
             files,
             bytes: files.map(|files| config.workload.bytes_expected(files) as u64),
+            growing: config.files_first().filter(|_| !is_null).map(|(rate, files)| Growing {
+                rate,
+                files,
+                bytes: config.workload.bytes_expected(files) as u64,
+            }),
             work_directory: (!is_null && config.workload.needs_files()).then(|| config.set_name.clone()),
             is_kept: config.keep != Keep::Remove,
             ..Forecast::default()
