@@ -109,11 +109,12 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         write_json(json, context, &figures)?;
     } else {
         let text = format!(
-            "{}, {}, {} and {} put in {seconds:.1} s, {}/s",
+            "{}, {}, {}, {} and {} put in {seconds:.1} s, {}/s",
             counted(put.files as usize, "file", "files"),
             bytes_text(put.bytes),
             counted(put.directories as usize, "directory", "directories"),
-            counted((put.symlinks + put.hard_links) as usize, "link", "links"),
+            counted(put.symlinks as usize, "symbolic link", "symbolic links"),
+            counted(put.hard_links as usize, "hard link", "hard links"),
             rate_text(put.objects() as f64 / seconds.max(1e-6)),
         );
         note(context, wrapped("", &text).trim_end());
