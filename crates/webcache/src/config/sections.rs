@@ -253,7 +253,7 @@ sections! {
         connect_time: Duration = millis, "connect_ms": key("5000").within(1, TIME_MAX);
         /// Seconds from the last byte of a request to the head of its reply, and between two bytes of its body.
         reply_time: Duration = seconds, "reply_s": key("60").within(1, TIME_MAX);
-        /// Seconds that an idle connection to an origin is kept for reuse; how many a loop keeps per origin, and in total (some 25 kB each).
+        /// Seconds that an idle connection to an origin is kept for reuse; how many a loop keeps per origin, and in total (some 40 kB each).
         /// Surplus ones are closed, those idle for longest first.
         idle_time: Duration = seconds, "idle_s": key("15").within(0, TIME_MAX);
         idle_per_origin: usize = number, "idle_per_origin": key("32");
