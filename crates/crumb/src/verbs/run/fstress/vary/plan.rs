@@ -100,12 +100,13 @@ fn planned(
     let set: Vec<Setting> = args.set.iter().chain(settings).copied().collect();
     let of_point = args.of_point(set);
     let forecast = of_point.foreseen(&args.target, 1).map_err(|wrong| wrong.context(name.clone()))?;
-    let command = command_of(command, &of_point.set, rate);
+    let command = command_of(command, &args.workload, &of_point.set, rate);
     Ok(Planned { name, x, args: of_point, command, forecast })
 }
 
-/// The command of one point: that of the figure without what is the figure's, with all settings.
-fn command_of(figure: &[String], settings: &[Setting], rate: f64) -> Vec<String> {
+/// The command of one point: that of the figure without what is the figure's, with all settings. Without `--vary` another workload
+/// is the default, so it is named.
+fn command_of(figure: &[String], workload: &str, settings: &[Setting], rate: f64) -> Vec<String> {
     let mut words = figure.iter();
     let mut command = Vec::new();
     while let Some(word) = words.next() {
@@ -119,6 +120,10 @@ fn command_of(figure: &[String], settings: &[Setting], rate: f64) -> Vec<String>
         } else if !has_value {
             words.next();
         }
+    }
+    let names = |word: &String| word.starts_with("--workload") || word.starts_with("-w");
+    if !command.iter().any(names) {
+        command.extend(["--workload".to_owned(), workload.to_owned()]);
     }
     command.extend(["--rate".to_owned(), rate.to_string()]);
     command.extend(settings.iter().flat_map(|setting| ["--set".to_owned(), setting.to_string()]));
@@ -212,9 +217,15 @@ mod tests {
         let words: Vec<String> = figure.split(' ').map(str::to_owned).collect();
         let settings = ["skew=1", "memory-hit=0", "disk-hit=1"].map(|text| text.parse().unwrap());
         assert_eq!(
-            command_of(&words, &settings, 500.0).join(" "),
-            "crumb run fstress /mnt/a --quick --rate 500 --set skew=1 --set memory-hit=0 --set disk-hit=1"
+            command_of(&words, "web-proxy", &settings, 500.0).join(" "),
+            "crumb run fstress /mnt/a --quick --workload web-proxy --rate 500 --set skew=1 --set memory-hit=0 --set disk-hit=1"
         );
+        for named in ["--workload mail", "--workload=mail", "-w mail", "-wmail"] {
+            let words: Vec<String> =
+                format!("crumb run fstress d {named}").split(' ').map(str::to_owned).collect();
+            let wanted = format!("crumb run fstress d {named} --rate 1");
+            assert_eq!(command_of(&words, "mail", &[], 1.0).join(" "), wanted);
+        }
     }
 
     #[test]
