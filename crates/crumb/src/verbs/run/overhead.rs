@@ -30,8 +30,7 @@ use crate::signals;
 ///
 /// MOUNT may be a FUSE mount of any program, overlayfs or NFS. In each round Crumb times every kind of operation in a directory of
 /// LOWER and in one of MOUNT, one right after the other: create, stat (cold as root, and warm), open+read+close, list, small writes and
-/// reads, rename, unlink. It also times the floor: a FUSE file system of its own that answers from memory, below which no FUSE daemon
-/// gets. Then, as root, it counts the requests that the kernel sends to the layer for each operation (FUSE and NFS). It removes its
+/// reads, rename, unlink. It also times the floor, the least that any FUSE daemon can cost: a FUSE file system that answers from memory. Then, as root, it counts the requests that the kernel sends to the layer for each operation (FUSE and NFS). It removes its
 /// files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -42,7 +41,7 @@ pub struct OverheadArgs {
     /// A directory of the mount
     mount: Target,
 
-    /// Take a first look, done in less than a minute: 500 files and 6 rounds. Sets defaults only; flags that are given win
+    /// Take a first look, done in about a minute, without --build: 500 files and 6 rounds. Sets defaults only; flags that are given win
     #[arg(long)]
     quick: bool,
 
@@ -54,17 +53,17 @@ pub struct OverheadArgs {
     #[arg(long, default_value_t = 2048, value_parser = size_in::<u32>(0..=1 << 20), value_name = "SIZE")]
     file_bytes: u32,
 
-    /// Rounds; each gives one pair of times of every operation, and 6 are the least for an interval; with --quick 6
+    /// Rounds; each gives one pair of times of every operation, at least 6 for a confidence interval; with --quick 6
     #[arg(long, default_value = "10", default_value_if("quick", "true", "6"), value_name = "N", value_parser = count_in::<NonZeroU32>(1..=10_000))]
     rounds: NonZeroU32,
 
-    /// Leave out the floor, which takes a third of the time: a FUSE file system that answers from memory, mounted in a directory of
-    /// LOWER's (as root, or with fusermount3)
+    /// Leave out the floor, which takes a third of the time: a FUSE file system that answers from memory, mounted in a new directory in
+    /// LOWER (as root, or with fusermount3)
     #[arg(long)]
     no_floor: bool,
 
     /// Build a C package on both sides in each round (`./configure` where there is one, and `make`, with one job); sources: a
-    /// directory or a tarball, without a value a package of 60 files that is made up
+    /// directory or a tarball; without a value, a made-up package of 60 files
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "DIR|TARBALL", value_parser = sources)]
     build: Option<Sources>,
 
@@ -100,6 +99,7 @@ pub fn run(args: OverheadArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let places = [directory(&args.lower)?, directory(&args.mount)?];
     let [lower, mount] = &places;
     if output.dry_run {
+        args.build.as_ref().map_or(Ok(()), Sources::check)?;
         return forecast::show(&[args.forecast("…", &places)], &SeriesArgs::alone(), output, context);
     }
     output.check(context)?;

@@ -36,8 +36,8 @@ impl OverheadArgs {
                 None => String::new(),
             },
             work_directory: Some(format!(
-                "{lower}/{PREFIX}{own_part}-lower and {mount}/{PREFIX}{own_part}-mount{}",
-                if self.no_floor { "" } else { ", and on a file system in memory" }
+                "{}{lower}/{PREFIX}{own_part}-lower and {mount}/{PREFIX}{own_part}-mount",
+                if self.no_floor { String::new() } else { format!("a floor mounted in {lower}, ") }
             )),
             ..Forecast::default()
         }
