@@ -108,14 +108,17 @@ impl NetnewsArgs {
         directory: &str,
     ) -> Forecast {
         let at_once = config.bytes_at_once(bytes);
-        let making = if self.feed.is_none() { "the time to make up the feed" } else { "" };
+        let bytes_text = report::bytes_text(bytes);
+        let making =
+            format!("the time to make up the feed ({bytes_text} in TMPDIR, otherwise in /tmp or /var/tmp)");
+        let making = if self.feed.is_none() { making } else { String::new() };
         Forecast {
             benchmark: "netnews",
             target: target.to_string(),
             what: format!(
                 "{} articles, {}, on {target}: {} passes, kept for {}; {}, seed {}",
                 report::count_text(articles),
-                report::bytes_text(bytes),
+                bytes_text,
                 config.passes,
                 config.retention,
                 config.removal.name(),
@@ -125,11 +128,12 @@ impl NetnewsArgs {
             seconds: config.time_limit.map(|limit| Seconds { least: 0.0, most: limit.as_secs_f64() }),
             // Stored and deleted.
             operations: Some(2 * articles),
-            besides: making.to_owned(),
+            besides: making,
             files: (bytes > 0).then(|| (articles as f64 * at_once as f64 / bytes as f64) as u64),
             bytes: Some(at_once),
             work_directory: Some(directory.to_owned()),
             is_kept: config.keep != Keep::Remove,
+            ..Forecast::default()
         }
     }
 
