@@ -74,7 +74,7 @@ Counts are written 20000, 20k or 1.5M; sizes 512, 64KiB (of 1024 bytes) or 64k (
 1.5s, 200ms, 2m or 1h; lists 500,1000,4000. In arguments a comma separates values and
 never thousands, as it does in output.
 
-Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID, 130 interrupted."
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted."
 )]
 struct Cli {
     #[command(flatten)]

@@ -297,7 +297,7 @@ fn assumptions(
     }
     if indexed && file_system.superblock.is_none() {
         all.push(
-            "large_dir is taken to be off, and metadata_csum to be on or off: root alone can read the superblock"
+            "large_dir is taken to be off, and metadata_csum to be on or off: the superblock could not be read (it takes root, and the device)"
                 .to_owned(),
         );
     }

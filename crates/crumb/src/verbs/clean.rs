@@ -43,7 +43,7 @@ pub struct CleanArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Remove also what runs on other machines or in other containers left: see that none of them is under way
+    /// Also remove what was left by runs on other machines or in other containers. First make sure that none of them is under way
     #[arg(long)]
     other_hosts: bool,
 
@@ -64,7 +64,7 @@ Examples:
   The feed that a killed run of netnews made up is in the directory for temporary files:
     crumb clean /tmp
 
-Exit status: 0 done, or nothing to do, 1 something could not be removed, 2 wrong usage, 130 interrupted.";
+Exit codes: 0 done, or nothing to do, 1 something could not be removed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {

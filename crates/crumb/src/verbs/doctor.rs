@@ -35,7 +35,7 @@ use crate::signals::{self, Leaving};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N], of which less can be known
+    /// Directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N], about which less can be found out
     #[arg(default_value = ".")]
     target: Target,
 
@@ -56,7 +56,7 @@ Examples:
   What is found first, for a script:
     crumb doctor /mnt/volume --json - | jq -r '.findings[0].code'
 
-Ctrl-C ends it and leaves nothing behind; what a killed one left is removed by crumb clean.
+Ctrl-C ends it and leaves nothing behind; crumb clean DIR removes what a killed one left in DIR.
 Exit codes: 0 done, whatever was found; 1 failed; 2 wrong usage; 130 interrupted.";
 
 /// Runs the verb.

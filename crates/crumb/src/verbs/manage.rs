@@ -24,7 +24,7 @@ use crate::signals;
 
 /// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Stop the programs that use DIR before, or give --online and a path of the mount. Afterwards programs must use the mount: below it,
+/// First stop the programs that use DIR, or give --online and a path of the mount. Afterwards programs must use the mount: below it,
 /// entries are in subdirectories. Each entry is moved by one rename and keeps its inode; nothing is copied. After a kill the same
 /// command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
@@ -65,8 +65,8 @@ Examples:
     crumb manage --online /mnt/news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
-That holds for --online too. Until it is finished, programs see the whole directory through this
-mount, but a later mount shows it only once it is finished. If this program is killed, the conversion
+With --online as well. Until a conversion is finished, programs see the whole directory through the
+running mount; a new mount shows it only after that. If this program is killed, the conversion
 continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 

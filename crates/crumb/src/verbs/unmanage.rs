@@ -42,8 +42,8 @@ Examples:
     crumb unmanage /news/control/cancel
 
 Ctrl-C ends it soon; the same command continues from there.
-That holds for --online too. Until it is finished, programs see the whole directory through this
-mount, but a later mount shows it only once it is finished. If this program is killed, the conversion
+With --online as well. Until a conversion is finished, programs see the whole directory through the
+running mount; a new mount shows it only after that. If this program is killed, the conversion
 continues.
 Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 

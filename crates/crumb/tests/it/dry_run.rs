@@ -48,7 +48,10 @@ fn a_dry_run_reckons_levels_and_minutes_and_refuses_what_a_run_would() {
     assert!(text.contains("8 to 16 load levels") && text.contains("48m to 1h"), "{text}");
     // A search's set grows with the rate.
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("files 5,000 files of about ") && flat.contains(" at 500 requests/s, in proportion at"), "{text}");
+    assert!(
+        flat.contains("files 5,000 files of about ") && flat.contains(" at 500 requests/s, in proportion at"),
+        "{text}"
+    );
     bench.fails(1, &["run", "fstress", "nowhere", "--dry-run"]);
     let json = bench.fine(&["run", "fstress", "a", "--rate", "10, 20", "--dry-run", "--json", "-"]);
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -9,7 +9,7 @@ use files::Layout;
 
 use crate::quantities::{QuantityError, count, count_in, time};
 
-/// Report which directories of a tree would gain from being managed, or when they are full.
+/// Report which directories of a tree would gain from being managed, or when they will be full.
 ///
 /// Counts the tree. Then it measures, in a scratch directory on the same file system, what operations cost by directory size,
 /// flat and managed (as `crumb run dirscale` does), and what a mount adds. It measures up to the size of the largest
@@ -38,7 +38,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = time)]
     time: Duration,
 
-    /// Measure each size once and for 15 s at most: a first look
+    /// Measure each size once, all of them within 15 s: a first look
     #[arg(long, conflicts_with = "time")]
     pub(super) quick: bool,
 
@@ -64,8 +64,8 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with_all = ["sizes", "layout", "time", "quick", "cold", "mix", "census", "ops_per_day"])]
     pub(super) predict: bool,
 
-    /// Names made per day in the whole tree, as 40000 or 40k/day [default: by when a sample of names was made in the last
-    /// 7 days]
+    /// Names made per day in the whole tree, as 40000 or 40k/day [default: by the creation times of a sample of names, of the
+    /// last 7 days]
     #[arg(long, value_name = "N", value_parser = growth, requires = "predict")]
     pub(super) growth: Option<f64>,
 
@@ -98,7 +98,8 @@ Examples:
     crumb advise /var/mail/new --predict --growth 40000/day --name-length 16
   Manage what gains:
     crumb advise /news --json - |
-      jq -r '.directories[]|select(.advice==\"manage\").path' | xargs crumb manage
+      jq -r '.directories[]|select(.advice==\"manage\").path' |
+      xargs -r -d '\n' crumb manage
 
 Ctrl-C ends it early; the scratch directory is removed.
 Exit codes: 0 fine, also when there is nothing to gain; 1 failed; 2 wrong usage; 130 interrupted.";

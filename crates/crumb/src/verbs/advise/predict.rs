@@ -48,8 +48,8 @@ impl PredictionText<'_> {
         text.push_str(&named(
             "Counted",
             &format!(
-                "{} names in {}",
-                count_text(found.names),
+                "{} in {}",
+                counted(found.names as usize, "name", "names"),
                 counted(found.directories_counted as usize, "directory", "directories")
             ),
         ));

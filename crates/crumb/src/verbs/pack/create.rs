@@ -31,10 +31,12 @@ Examples:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
   Objects with a time to live, as in `crumb pack put --ttl 3d`:
     crumb pack create /srv/recent --size 10G --expires
-  The newest ten gigabytes of a stream of articles:
+  The newest articles of a stream, in ten gigabytes:
     crumb pack create /srv/spool --size 10G --cyclic
   A file tree for benchmarks of pack:/srv/spool, which grows as it is filled:
-    crumb pack create /srv/spool --tree"
+    crumb pack create /srv/spool --tree
+
+Exit codes: 0 created, 1 failed, 2 wrong usage."
 )]
 pub struct CreateArgs {
     /// Directory of the store; created if missing
@@ -45,8 +47,8 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::<u64>, required_unless_present = "tree")]
     size: Option<u64>,
 
-    /// Create a file tree instead, for programs that rename, append and link: names in a journal, contents in one file that grows. Both
-    /// kinds are targets pack:STORE
+    /// Create a file tree instead, for benchmarks that rename, append and link: names in a journal, contents in one file that grows. Both
+    /// kinds are targets pack:STORE; neither can be mounted
     #[arg(long, conflicts_with_all = ["size", "volume", "mode", "expires", "cyclic", "block_size", "packed_blocks", "object_mean"])]
     tree: bool,
 

@@ -24,7 +24,8 @@ Examples:
     crumb proxy --config crumb.toml
 
 SIGHUP rereads the file and reopens the log; no connection is dropped. SIGTERM and Ctrl-C let
-requests end (proxy.drain_s) and close the store.")]
+requests end (proxy.drain_s) and close the store.
+Exit codes: 0 ended by SIGTERM or Ctrl-C, 1 failed, 2 wrong usage or a wrong key.")]
 pub struct ProxyArgs {
     /// TOML file with the settings that differ from the defaults
     #[arg(short, long, value_name = "FILE")]
