@@ -91,6 +91,8 @@ impl Places {
                 match open_own(&level, &name, owner) {
                     Ok(inner) => self.count(inner, &path, levels, owner)?,
                     Err(Errno::PERM) => self.wrong += 1,
+                    // A program removed it, or put something else in its place, since it was listed.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                     Err(error) => return Err(error),
                 }
             } else if levels.is_leaf(at) && levels.leaf_of(name.to_bytes()) == at {
@@ -123,6 +125,33 @@ mod tests {
             fs::write(path, "").unwrap();
         }
         place
+    }
+
+    #[test]
+    fn subdirectories_that_programs_remove_meanwhile_are_no_error() {
+        let place = tree(&["1", "2"]);
+        let directory = open_directory(place.path()).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let inner = place.path().join("12");
+        std::thread::scope(|scope| {
+            let program = scope.spawn(|| {
+                let mut times = 0;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    fs::create_dir(&inner).unwrap();
+                    fs::remove_dir(&inner).unwrap();
+                    times += 1;
+                }
+                times
+            });
+            let results: Vec<_> = (0..20_000).map(|_| lost_bit(&directory)).collect();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(program.join().unwrap() > 100);
+            assert!(
+                results.iter().all(|result| matches!(result, Ok(None))),
+                "{:?}",
+                results.iter().find(|one| one.is_err())
+            );
+        });
     }
 
     fn lost(place: &Path) -> Option<Layout> {
