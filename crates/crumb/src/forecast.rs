@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use report::{bytes_text, count_text, rate_text};
+use measure::numbers::round_rate_text;
+use report::{bytes_text, count_text};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -113,7 +114,7 @@ impl Forecast {
             (Some(files), None) => Some(counted(files as usize, "file", "files")),
             (None, Some(bytes)) => Some(format!("about {}", bytes_text(bytes))),
         };
-        let files = files.or_else(|| self.growing.map(Growing::text));
+        let files = files.or_else(|| self.growing.map(|set| set.text(" files")));
         let place = self.work_directory.as_ref().map(|directory| format!("in {directory}"));
         let made: Vec<String> = files.into_iter().chain(place).collect();
         let first = [self.levels.map(Levels::text), self.time()];
@@ -171,7 +172,7 @@ impl Forecast {
             "bytes",
             self.bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("about {}", bytes_text(bytes))),
         );
-        line("files", self.growing.map(Growing::text));
+        line("files", self.growing.map(|set| set.text("")));
         let end =
             if self.is_kept { "kept at the end" } else { "removed at the end; after a kill by crumb clean" };
         line(
@@ -208,13 +209,13 @@ impl Total {
 }
 
 impl Growing {
-    fn text(self) -> String {
+    fn text(self, things: &str) -> String {
         let Self { rate, files, bytes } = self;
         format!(
-            "{} of about {} at {} requests/s, in proportion at other rates",
-            counted(files as usize, "file", "files"),
+            "{}{things} of about {} at {} requests/s, in proportion at other rates",
+            count_text(files),
             bytes_text(bytes),
-            rate_text(rate)
+            round_rate_text(rate)
         )
     }
 }

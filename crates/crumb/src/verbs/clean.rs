@@ -43,7 +43,7 @@ pub struct CleanArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Also remove what was left by runs on other machines or in other containers. First make sure that none of them is under way
+    /// Remove what was left by runs on other machines or in other containers, too. First make sure that none of them is under way
     #[arg(long)]
     other_hosts: bool,
 

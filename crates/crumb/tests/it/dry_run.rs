@@ -49,7 +49,7 @@ fn a_dry_run_reckons_levels_and_minutes_and_refuses_what_a_run_would() {
     // A search's set grows with the rate.
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        flat.contains("files 5,000 files of about ") && flat.contains(" at 500 requests/s, in proportion at"),
+        flat.contains("files 6,000 of about ") && flat.contains(" at 500 requests/s, in proportion at"),
         "{text}"
     );
     bench.fails(1, &["run", "fstress", "nowhere", "--dry-run"]);
