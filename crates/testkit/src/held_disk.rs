@@ -14,6 +14,8 @@ pub enum Held<'a> {
     Open(&'a str),
     /// A thread without a name reads: in a store those that learn what is there after a kill.
     Learn,
+    /// So many bytes of the file of this name are read, by any thread.
+    Read(&'a str, usize),
 }
 
 /// A [`SimulatedDisk`] that may be made to wait.
@@ -24,6 +26,7 @@ pub struct HeldDisk {
 
 struct HeldFile {
     file: Arc<dyn DiskFile>,
+    name: String,
     hold: Hold,
 }
 
@@ -37,7 +40,8 @@ impl HeldDisk {
 impl Disk for HeldDisk {
     fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
         (self.hold)(Held::Open(name));
-        Ok(Arc::new(HeldFile { file: self.disk.open(name, how)?, hold: Arc::clone(&self.hold) }))
+        let file = self.disk.open(name, how)?;
+        Ok(Arc::new(HeldFile { file, name: name.to_owned(), hold: Arc::clone(&self.hold) }))
     }
 
     fn names(&self) -> Result<Vec<String>, DiskError> {
@@ -74,6 +78,7 @@ impl DiskFile for HeldFile {
         if std::thread::current().name().is_none() {
             (self.hold)(Held::Learn);
         }
+        (self.hold)(Held::Read(&self.name, bytes.len()));
         self.file.read_at(bytes, offset)
     }
 
