@@ -99,7 +99,7 @@ Examples:
   Manage what gains:
     crumb advise /news --json - |
       jq -r '.directories[]|select(.advice==\"manage\").path' |
-      xargs -r -d '\n' crumb manage
+      xargs -r -d '\\n' crumb manage
 
 Ctrl-C ends it early; the scratch directory is removed.
 Exit codes: 0 fine, also when there is nothing to gain; 1 failed; 2 wrong usage; 130 interrupted.";
