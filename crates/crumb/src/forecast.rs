@@ -41,7 +41,6 @@ pub struct Forecast {
     /// Bytes in them, about.
     pub bytes: Option<u64>,
     /// A search's set, which grows with the rate; how far is not known before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub growing: Option<Growing>,
     /// The directory in the target that the run works in.
     pub work_directory: Option<String>,
