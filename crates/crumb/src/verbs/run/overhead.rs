@@ -30,7 +30,8 @@ use crate::signals;
 ///
 /// MOUNT may be a FUSE mount of any program, overlayfs or NFS. In each round Crumb times every kind of operation in a directory of
 /// LOWER and in one of MOUNT, one right after the other: create, stat (cold as root, and warm), open+read+close, list, small writes and
-/// reads, rename, unlink. It also times the floor, the least that any FUSE daemon can cost: a FUSE file system that answers from memory. Then, as root, it counts the requests that the kernel sends to the layer for each operation (FUSE and NFS). It removes its
+/// reads, rename, unlink. It also times the floor, the least that any FUSE daemon can cost: a FUSE file system that answers from
+/// memory. Then, as root, it counts the requests that the kernel sends to the layer for each operation (FUSE and NFS). It removes its
 /// files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
