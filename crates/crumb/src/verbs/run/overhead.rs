@@ -42,7 +42,7 @@ pub struct OverheadArgs {
     /// A directory of the mount
     mount: Target,
 
-    /// Take a first look, done in about a minute, without --build: 500 files and 6 rounds. Sets defaults only; flags that are given win
+    /// Take a first look, done in less than a minute without --build: 500 files and 6 rounds. Sets defaults only; flags that are given win
     #[arg(long)]
     quick: bool,
 
