@@ -14,7 +14,7 @@ pub enum Held<'a> {
     Open(&'a str),
     /// A thread without a name reads: in a store those that learn what is there after a kill.
     Learn,
-    /// So many bytes of the file of this name are read, by any thread.
+    /// A thread reads this number of bytes of the file of this name.
     Read(&'a str, usize),
 }
 
