@@ -8,10 +8,12 @@
 //! the random number (`salt`) of what it was written to, so what an earlier use left there is no record.
 //! Not here: what the records do (`table`), where they are (`journal`), sorted runs of names (`names`).
 
+mod checksum;
 mod fields;
 mod node;
 mod record;
 
+pub(crate) use checksum::{crc, crc_of_both};
 pub(crate) use fields::{Reader, put_u16, put_u32, put_u64, put_varint};
 pub(crate) use node::{Named, decode_node, encode_node};
 pub(crate) use record::{Change, NodeKind, Owner, Piece, Record};
@@ -39,21 +41,6 @@ pub(crate) const MANIFEST_MAGIC: &[u8; 8] = b"CRUMBMAN";
 pub(crate) const FREE_MAGIC: &[u8; 8] = b"CRUMBFRE";
 pub(crate) const RUN_MAGIC: &[u8; 8] = b"CRUMBRUN";
 pub(crate) const RUN_END_MAGIC: &[u8; 8] = b"CRUMBEND";
-
-pub(crate) fn crc(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
-
-/// The checksum of two stretches of bytes, one behind the other, from theirs.
-pub(crate) fn crc_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
-    let both = crc_fast::checksum_combine(
-        crc_fast::CrcAlgorithm::Crc32Iscsi,
-        u64::from(first),
-        u64::from(second),
-        second_bytes,
-    );
-    both as u32
-}
 
 /// Blocks that hold this many bytes.
 pub(crate) fn blocks_of(bytes: u64) -> u64 {
