@@ -137,6 +137,16 @@ pub trait DiskFile: Send + Sync {
     /// `StorageFull`.
     fn reserve(&self, offset: u64, bytes: u64) -> Result<(), DiskError>;
 
+    /// Bytes from `offset` on that have room and were never written, where the file system notes it when they are: the first sync of such
+    /// bytes has to commit that note. 0 where there is no such note, or it is not known. A hole may count as well.
+    ///
+    /// # Errors
+    /// When the file cannot be looked at.
+    fn unwritten_at(&self, offset: u64) -> Result<u64, DiskError> {
+        let _ = offset;
+        Ok(0)
+    }
+
     /// Gives the room of a range back; it reads as zeros. Nothing to do where that cannot be had.
     ///
     /// # Errors

@@ -531,6 +531,10 @@ impl DiskFile for SimulatedFile {
         })
     }
 
+    fn unwritten_at(&self, offset: u64) -> Result<u64, DiskError> {
+        Ok(self.disk.state().files[self.number].unwritten_at(offset))
+    }
+
     fn release(&self, offset: u64, bytes: u64) -> Result<(), DiskError> {
         self.change("release", DiskOperation::Release, |_, _| Ok(Change::Release { offset, bytes }))
     }

@@ -81,6 +81,14 @@ impl Contents {
         }
     }
 
+    pub(super) fn unwritten_at(&self, offset: u64) -> u64 {
+        let first = (offset / PAGE) as usize;
+        let is_written = |page: usize| self.seen.pages.get(page).is_some_and(Option::is_some);
+        let pages = self.roomy.iter().enumerate().skip(first);
+        let end = first + pages.take_while(|(page, roomy)| **roomy && !is_written(*page)).count();
+        (end as u64 * PAGE).saturating_sub(offset)
+    }
+
     pub(super) fn room_bytes(&self) -> u64 {
         self.roomy.iter().filter(|&&roomy| roomy).count() as u64 * PAGE
     }

@@ -158,6 +158,16 @@ fn a_full_disk_takes_what_was_reserved_and_no_more() {
 }
 
 #[test]
+fn what_was_reserved_and_never_written_is_known() {
+    let file = disk().open("packed", DiskOpen::New).expect("new");
+    file.reserve(0, 4 * 4096).expect("there is room");
+    file.write_at(&[0; 10], 2 * 4096).expect("written");
+    let unwritten =
+        [0, 100, 2 * 4096, 3 * 4096 + 6, 9 * 4096].map(|at| file.unwritten_at(at).expect("known"));
+    assert_eq!(unwritten, [2 * 4096, 2 * 4096 - 100, 0, 4090, 0]);
+}
+
+#[test]
 fn it_reads_as_a_plain_array_does_whatever_is_done() {
     use rand::{RngExt as _, SeedableRng as _};
     for seed in 0..50 {
