@@ -11,9 +11,11 @@ cd "$(dirname "$0")/.."
 out=$1
 shift
 rounds=5 articles=60000 image=6G passes=7 postmark=(--preset 2001)
+# Each of 64 threads has files and transactions of its own: so many that all together have those of 2001.
+each_of_64=(--number 157 --transactions 1563)
 while [ $# -gt 0 ]; do
     case $1 in
-        --quick) rounds=2 articles=2000 image=1G passes=2 postmark=(--number 500 --transactions 1000) ;;
+        --quick) rounds=2 articles=2000 image=1G passes=2 postmark=(--number 500 --transactions 1000) each_of_64=() ;;
         --rounds | --articles | --image)
             [ $# -ge 2 ] || { echo "$1 wants a value" >&2; exit 2; }
             case $1 in --rounds) rounds=$2 ;; --articles) articles=$2 ;; --image) image=$2 ;; esac
@@ -60,6 +62,6 @@ for sync in none batch article; do
 done
 run postmark-sync-none postmark "${postmark[@]}"
 run postmark-sync-close postmark "${postmark[@]}" --sync close
-run postmark-sync-close-64 postmark "${postmark[@]}" --sync close --threads 64
+run postmark-sync-close-64 postmark "${postmark[@]}" "${each_of_64[@]}" --sync close --threads 64
 "$CRUMB" pack check "$work/tree/at"
 uname -r >"$out/machine.txt"

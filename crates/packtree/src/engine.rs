@@ -3,17 +3,18 @@
 //!
 //! ```text
 //! change:  state lock [check, append to the journal, apply to the table] -> hand over (one write for all who wait)
-//! sync:    hand over -> one fdatasync of `space` for all who ask -> frees what marks allow -> a mark
+//! sync:    hand over -> zeros ahead -> one fdatasync of `space` for all who ask -> frees what marks allow -> a mark
 //! ```
 //!
 //! Locks, in order: a file's stripe, `growing`, `merging`, `manifest` (across the writing of a run), `syncing` (never across the
-//! disk), `writing` (the journal's own: across a write of journal bytes into the page cache), `state` (across the disk only when
+//! disk), `ahead`, `writing` (the journal's own: across a write of journal bytes into the page cache), `state` (across the disk only when
 //! the cache of names forgets blocks faster than they are looked at).
 //!
 //! Always holds: contents are handed to the kernel before the record that names them is appended; after a failed write or
 //! sync nothing is written any more.
 //! Not here: paths and open files (`file_system`), opening and recovery (`opening`).
 
+mod ahead;
 mod checkpointing;
 mod contents;
 mod holding;
@@ -68,6 +69,7 @@ pub(crate) struct Engine {
     syncing: Mutex<Syncing>,
     /// For syncs of an even and of an odd number.
     synced: [Condvar; 2],
+    ahead: Mutex<ahead::Ahead>,
     growing: Mutex<()>,
     /// The last one that was written.
     manifest: Mutex<Manifest>,
@@ -168,6 +170,7 @@ impl Engine {
             written: AtomicU64::new(last),
             syncing: Mutex::new(Syncing { durable: last, ..Syncing::default() }),
             synced: [Condvar::new(), Condvar::new()],
+            ahead: Mutex::default(),
             growing: Mutex::new(()),
             manifest: Mutex::new(found.manifest),
             merging: Mutex::new(false),
@@ -327,6 +330,7 @@ impl Engine {
         self.hand_over(last)?;
         let written = *locked(&self.writing);
         locked(&self.syncing).covers = written.sequence;
+        self.write_ahead();
         self.stopping(self.file.sync())?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let mut state = self.write();

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 
 use crate::error::Refusal;
 use crate::format::{HEAD_BYTES, Record, RoomHead, TreeHead, frame};
@@ -120,6 +121,12 @@ impl Tail {
         let head: [u8; HEAD_BYTES] = room.encode();
         self.push(&head);
         Ok(room)
+    }
+
+    /// Where in the file the next record goes, and the end of its room.
+    pub(crate) fn room_left(&self) -> Option<Range<u64>> {
+        let start = self.shape.room_at(self.segment);
+        self.room.map(|_| start + self.at as u64..start + u64::from(self.shape.room_bytes))
     }
 
     /// The last of the rooms that an opening would read.

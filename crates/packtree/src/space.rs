@@ -138,6 +138,11 @@ impl Space {
         taken
     }
 
+    /// The free run that is given out from, if there is one.
+    pub(crate) fn given_out_from(&self) -> Option<Run> {
+        self.runs.current()
+    }
+
     /// Gives back what no record ever named.
     pub(crate) fn unused(&mut self, run: Run) {
         self.unnamed.remove(&run.start);

@@ -30,6 +30,10 @@ impl FreeRuns {
         self.blocks
     }
 
+    pub(crate) fn current(&self) -> Option<Run> {
+        self.current
+    }
+
     pub(crate) fn add(&mut self, run: Run) {
         if run.blocks == 0 {
             return;

@@ -1,5 +1,6 @@
 //! A tree from outside: the seam's contract, what an opening finds, and what crashes and damage leave.
 
+mod ahead;
 mod crash;
 mod creation;
 mod damage;
