@@ -35,7 +35,7 @@ clean_up() {
 leave() {
     [ -z "$news" ] || wait "$news" 2>/dev/null || true
     news=
-    mountpoint -q "$work/at" && "$crumb" --quiet unmount --lazy "$work/at"
+    findmnt -n -o FSTYPE "$work/lower" | grep -q fuse && "$crumb" --quiet unmount --lazy "$work/lower"
     # A daemon lets go of what is below a moment after its own end.
     mountpoint -q "$work/lower" &&
         { umount "$work/lower" 2>/dev/null || { sleep 0.3 && umount "$work/lower"; } || umount -l "$work/lower"; }
@@ -45,7 +45,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 export CRUMB_STORE=$work/runs.db LC_ALL=C
-mkdir "$work/lower" "$work/at" "$work/build"
+mkdir "$work/lower" "$work/build"
 
 package=${PACKAGE:-} made=
 if [ -z "$package" ]; then
@@ -58,30 +58,40 @@ if [ -z "$package" ]; then
     package=$work/fetch/vendor/tikv-jemalloc-sys/jemalloc
     cp "$package/../configure/configure" "$package/configure"
 fi
-cp -r "$package" "$work/build/package"
+# With its times: make would build configure again.
+cp -a "$package" "$work/build/package"
 (cd "$work/build/package" && CFLAGS=-O1 sh ./configure >"$work/said" 2>&1) || { tail -5 "$work/said" >&2; exit 1; }
 build() {
-    make -C "$work/build/package" clean >/dev/null 2>&1
-    make -C "$work/build/package" -j"$(nproc)" $made >"$work/made" 2>&1
+    make -C "$work/build/package" clean >"$work/made" 2>&1 || { tail -5 "$work/made" >&2; exit 1; }
+    # shellcheck disable=SC2086 # none or one
+    make -C "$work/build/package" -j"$(nproc)" $made >"$work/made" 2>&1 || { tail -5 "$work/made" >&2; exit 1; }
 }
 
-# All articles go to the full groups, each to one of them.
+# Three passes of as many articles, which go to the groups in turn. The first makes the groups, before they are filled; the others store
+# all the articles that were asked for, and delete as many.
 mkdir "$work/batches"
-awk -v articles="$articles" -v groups="$groups" 'BEGIN {
+awk -v articles=$((articles * 3 / 2)) -v groups="$groups" 'BEGIN {
     body = ""; for (i = 0; i < 25; i++) body = body "This line of an article is as long as most lines of articles are.\n"
     for (n = 0; n < articles; n++) {
         text = sprintf("Path: a.example!b\nFrom: c@b.example\nNewsgroups: day.group%d\nSubject: %d\nMessage-ID: <%d@b.example>\nDate: 13 Aug 1995 22:46:48 GMT\nLines: 25\n\n%s", n % groups, n, n, body)
         printf "#! rnews %d\n%s", length(text), text
     } }' >"$work/batches/all.rnews"
-"$crumb" --quiet feed import --order path "$work/batches" -o "$work/feed" >/dev/null
+"$crumb" --quiet feed import --order path --batch-articles $((articles / 2)) "$work/batches" -o "$work/feed" >/dev/null
+# Keeps a spool named day in "$work/spool", its articles below "$work/lower".
+news() { # passes, further options
+    "$crumb" --quiet run netnews "$work/spool" --feed "$work/feed" --place "day.*=$work/lower" --batches-per-pass 1 --passes "$1" \
+        --retention 1 --batch-every 0 --no-store "${@:2}" >"$work/news" 2>&1 || [ $? = 3 ]
+}
 
 # Filled with an index, which is then taken away: filling linear directories takes the square of their size.
 full=$work/lower/crumb-netnews-day/articles/day
 truncate -s 3G "$work/flat.image"
 mkfs.ext4 -q -F -N $((groups * files + 100000)) -O dir_index "$work/flat.image"
 mount -o loop,nodiscard "$work/flat.image" "$work/lower"
+mkdir "$work/spool"
+news 1 --keep day || { cat "$work/news" >&2; exit 1; }
+mv "$work/spool" "$work/begun"
 for ((group = 0; group < groups; group++)); do
-    mkdir -p "$full/group$group"
     # Numbers far above those that the run gives.
     (cd "$full/group$group" && seq 1000001 $((1000000 + files)) | xargs touch)
 done
@@ -98,21 +108,18 @@ done
 
 seconds() { awk "BEGIN { printf \"%.2f\", $EPOCHREALTIME - $1 }"; }
 turn() { # side
-    local target=$work/lower begun
+    local begun
     if [ "$1" != alone ]; then
         cp --sparse=always "$work/$1.image" "$work/image"
         mount -o loop,nodiscard "$work/image" "$work/lower"
         if [ "$1" = managed ]; then
-            "$crumb" mount "$work/lower" "$work/at" --daemon --exclusive --awake
-            target=$work/at
+            "$crumb" mount "$work/lower" "$work/lower" --daemon --exclusive --awake
         fi
-        mkdir "$work/spool"
+        cp -a "$work/begun" "$work/spool"
     fi
     begun=$EPOCHREALTIME
     if [ "$1" != alone ]; then
-        { "$crumb" --quiet run netnews "$work/spool" --feed "$work/feed" --place "day.*=$target" --passes 2 --retention 1 \
-            --batch-every 0 --keep day --no-store >"$work/news" 2>&1 || [ $? = 3 ]
-            seconds "$begun" >"$work/news.s"; } &
+        { news 3 --resume day && seconds "$begun" >"$work/news.s"; } &
         news=$!
     fi
     build
@@ -132,7 +139,7 @@ for ((round = 0; round < rounds; round++)); do
     for ((at = 0; at < 3; at++)); do turn "${sides[round % 2 ? 2 - at : at]}"; done
 done
 median() { tr ' ' '\n' <<<"$1" | grep . | sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
-echo "$groups groups of $files files on ext4 -O $index; $articles articles stored and half of them expired beside each build; $(uptime | sed 's/.*load/load/')"
+echo "$groups groups of $files files on ext4 -O $index; $articles articles stored and as many deleted beside each build; $(uptime | sed 's/.*load/load/')"
 printf '%-24s %10s   %s\n' "" "median" "each round"
 printf '%-24s %8s s   %s\n' "build alone" "$(median "${built[alone]}")" "${built[alone]}"
 for side in flat managed; do
