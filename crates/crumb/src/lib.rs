@@ -71,8 +71,8 @@ No filer at hand? In another terminal, which prints the nfs:// URL to use:
   crumb serve dir /tmp/scratch
 
 Counts are written 20000, 20k or 1.5M; sizes 512, 64KiB (of 1024 bytes) or 64k (of 1000 bytes); times
-1.5s, 200ms, 2m or 1h; lists 500,1000,4000. In arguments a comma separates values and
-never thousands, as it does in output.
+1.5s, 200ms, 2m or 1h; lists 500,1000,4000. A comma separates values in arguments: write
+20000, although output has 20,000.
 
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted."
 )]

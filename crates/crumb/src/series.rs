@@ -53,8 +53,8 @@ pub struct SeriesArgs {
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     pub repeat: Option<NonZeroU32>,
 
-    /// Additional sides to compare: targets, settings that differ, or both (TARGET,KEY=VALUE,…);
-    /// mount=OPTIONS remounts the target's file system for its turns (root only)
+    /// Additional sides to compare: targets, settings that differ, or both (TARGET,KEY=VALUE,…). The key mount=OPTIONS remounts the
+    /// target's file system for the turns of its side (root only); netnews has more keys, which its guide page lists
     #[arg(long, value_name = "TARGET|KEY=VALUE", num_args = 1..)]
     pub vs: Vec<String>,
 

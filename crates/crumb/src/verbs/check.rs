@@ -26,7 +26,7 @@ pub struct CheckArgs {
     #[arg(value_name = "TREE")]
     tree: PathBuf,
 
-    /// Repair what is found; the tree must not be mounted
+    /// Repair what is found; first end a `crumb mount` of the tree (`crumb unmount`)
     #[arg(long)]
     repair: bool,
 

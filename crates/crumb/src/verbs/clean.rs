@@ -29,10 +29,10 @@ use crate::output::{can_be_written, print, refuse_store, write_to};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Find and remove what killed runs left in a target.
+/// Remove what killed runs left in a target, without asking; --dry-run only lists it.
 ///
 /// A run works in a directory of its own, marked with its process, and removes it at its end. Crumb removes only directories whose
-/// process is gone. What was kept by name (--keep) has no mark and stays.
+/// process is gone. What --keep named has no mark and stays, even if its run was killed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CleanArgs {

@@ -42,14 +42,15 @@ pub struct CompareArgs {
     /// Sides, the baseline first; or one series
     #[arg(required = true, value_name = "SIDE")]
     sides: Vec<String>,
-    /// Metric that decides, at 95% confidence of its own [default: the benchmark's headline metric]
+    /// Metric that decides, at 95% confidence of its own, such as read_p99_us; may be given several times. `crumb runs show last --json`
+    /// lists those of a run [default: the benchmark's headline metric]
     #[arg(long, value_name = "NAME")]
     metric: Vec<String>,
     /// Exit with code 1 if a side is shown to be slower than the first by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
-    /// With --fail-if-slower: a setting, or `seed`, that may differ between the sides; any other difference gives exit code 3
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "fail_if_slower")]
+    /// With --fail-if-slower: settings, or `seed`, that may differ between the sides; any other difference gives exit code 3
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "fail_if_slower")]
     may_differ: Vec<String>,
     /// Write the comparison as JSON, `-` for standard output
     #[arg(long, value_name = "FILE")]

@@ -35,8 +35,8 @@ Examples:
   A news server of today beside those of 1996:
     crumb report last --svg plots/ --reference on")]
 pub struct ReportArgs {
-    /// Run ids (or unique beginnings or ends), `last`, or JSON files of a RunRecord or a series (`run --json`);
-    /// the first run of a series means the whole series
+    /// Run ids (or unique beginnings or ends), `last`, or JSON files of a RunRecord or a series (`run --json`). The first run of a
+    /// series means the whole series, and so does `last` while the newest run is the last of a series; other runs are drawn alone
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<String>,
     /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]

@@ -27,7 +27,7 @@ Examples:
     crumb pack create /srv/objects --size 10G
   On three disks, the last one larger:
     crumb pack create /disk1/objects --size 10G --volume /disk2/objects --volume /disk3/objects=40G
-  A cache that evicts when it is full, in blocks as in the KOTETU paper:
+  A cache that evicts when it is full, in blocks as large as KOTETU's (2000):
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500
   Objects with a time to live, as in `crumb pack put --ttl 3d`:
     crumb pack create /srv/recent --size 10G --expires
@@ -74,7 +74,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
     block_size: u32,
 
-    /// Blocks per segment [default: by the size: segments of 1 MiB to 1 GiB, so that the largest directory holds at least 16 of them]
+    /// Blocks in a segment, the unit in which the store takes and gives back space [default: by the size: segments of 1 MiB to 1 GiB, so that the largest directory holds at least 16 of them]
     #[arg(long, value_name = "N", value_parser = count::<u32>)]
     packed_blocks: Option<u32>,
 

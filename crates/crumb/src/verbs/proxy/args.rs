@@ -56,7 +56,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "FILE")]
     log: Option<String>,
 
-    /// Set any other key, such as limits.idle_s=30
+    /// Set any other key, such as limits.idle_s=30; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 

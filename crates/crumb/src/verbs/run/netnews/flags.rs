@@ -22,7 +22,8 @@ use crate::verbs::run::SEED_DEFAULT;
 ///
 /// For each article, as a news server does: look up its id, number it in its groups, create its file and the links
 /// of a cross-post, write a line of history. Every third pass writes outgoing batches of the previous pass, and from the
-/// seventh on each pass deletes articles older than six passes: the paper's week. The spool is removed at the end.
+/// seventh on each pass deletes the oldest pass, so that six are kept, as in Swartz's paper on news servers (LISA 1996). The spool is
+/// removed at the end.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct NetnewsArgs {
@@ -46,7 +47,7 @@ pub struct NetnewsArgs {
     #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Take a first look, done in less than a minute: a small feed in 5 passes that keep 2, ended after 30 s at the latest. Sets
+    /// Take a first look, done in less than a minute: a small feed in 5 passes, of which 2 are kept, ended after 30 s at the latest. Sets
     /// defaults only; flags that are given win
     #[arg(long)]
     pub(super) quick: bool,

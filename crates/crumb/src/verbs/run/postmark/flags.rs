@@ -35,11 +35,11 @@ pub struct RunPostmarkArgs {
     #[arg(long, value_enum, default_value = "defaults", value_name = "NAME")]
     preset: Preset,
 
-    /// Files made before the transactions [default: 500; with --quick 1000]
+    /// Files made before the transactions [default: 500, or the preset's; with --quick 1000]
     #[arg(long, value_name = "N", default_value_if("quick", "true", "1000"), value_parser = count::<NonZeroU32>)]
     number: Option<NonZeroU32>,
 
-    /// Transactions: each reads or appends, and creates or deletes [default: 500; with --quick 4000]
+    /// Transactions: each reads or appends, and creates or deletes [default: 500, or the preset's; with --quick 4000]
     #[arg(long, value_name = "N", default_value_if("quick", "true", "4000"), value_parser = count::<NonZeroU32>)]
     transactions: Option<NonZeroU32>,
 
