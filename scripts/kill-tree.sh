@@ -25,7 +25,7 @@ take_down() {
 trap take_down EXIT
 tree=$work/tree
 "$CRUMB" --quiet pack create "$tree" --tree
-"$CRUMB" --quiet feed synthesize -o "$work/feed" --articles 3000 >/dev/null
+"$CRUMB" --quiet feed synthesize -o "$work/feed" --articles 12000 >/dev/null
 # Whether a process has the tree's contents open.
 has_opened() {
     local open
@@ -38,7 +38,7 @@ figure() { sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" "$work/check.json"; }
 faulty=0
 echo "kill,after_ms,names,files,bytes,faults,check_s" >"$out/kills.csv"
 for kill in $(seq "$kills"); do
-    after_ms=$((20 + RANDOM % 1200))
+    after_ms=$((5 + RANDOM % 600))
     # Cross-posts, expiry and a batch file for a peer; each batch is synced.
     "$CRUMB" --quiet run netnews "pack:$tree" --feed "$work/feed" --passes 4 --sync batch --no-store >"$work/said" 2>&1 &
     running=$!
