@@ -194,7 +194,11 @@ impl Tree {
             })
         })?;
         for one in under_way {
-            lock(&one.listing).continue_from(&recording);
+            let mut listing = lock(&one.listing);
+            // Begun again meanwhile, it has a recording of its own, with other positions.
+            if listing.is_under_way() {
+                listing.continue_from(&recording);
+            }
         }
         Ok(())
     }

@@ -230,6 +230,43 @@ fn listings_that_last_over_conversions_miss_no_name_and_return_none_twice() {
     });
 }
 
+/// Symptom: a listing that began again just when a conversion began ended early, or returned names twice.
+#[test]
+fn a_descriptor_that_is_rewound_again_and_again_lists_all_names_each_time() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let online = scene.mount.as_ref().unwrap().online();
+    fs::create_dir(scene.lower("group")).unwrap();
+    (0..STABLE).for_each(|number| fs::write(scene.lower(&format!("group/{number}")), "").unwrap());
+    let (over, listings) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let directory = opened(&scene.at("group"));
+                while !over.load(Ordering::Relaxed) {
+                    rustix::fs::seek(&directory, SeekFrom::Start(0)).unwrap();
+                    let mut listed: Vec<_> =
+                        some(&directory, usize::MAX).into_iter().map(|(name, _)| name).collect();
+                    let all = listed.len();
+                    listed.sort_unstable();
+                    listed.dedup();
+                    // With the two dots.
+                    assert_eq!((all, listed.len()), (STABLE + 2, STABLE + 2));
+                    listings.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..60 {
+            let goal = if round % 2 == 0 { Goal::Managed(Some(Layout::Hash2)) } else { Goal::Flat };
+            convert(&online, "group", goal).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(listings.into_inner() > 60);
+}
+
 #[test]
 fn open_files_locks_and_where_programs_stand_survive_and_what_is_known_to_be_missing_can_be_made() {
     if cannot_mount() {
