@@ -28,7 +28,7 @@ const JOURNAL_SHARE: u64 = 8;
 const LITTLE_BYTES: u64 = 256 << 10;
 /// File systems keep track of pages.
 const PAGE_BYTES: u64 = 4096;
-/// Written so many at a time.
+/// The most that is written at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Where nothing has to be written ahead. Offsets in `space`.
