@@ -77,7 +77,7 @@ impl Mount {
         let _starting = crate::convert::guard::starting_mount(&lower).map_err(of_lower)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let claim = Claim::take(&lower, options.exclusive);
-        if claim.conflicts(options.exclusive) {
+        if claim.conflicts(options.exclusive) || mounts::covers_alone(&lower) {
             return Err(StackError::StillServed { lower });
         }
         let root: OwnedFd =

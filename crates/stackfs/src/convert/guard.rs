@@ -71,18 +71,18 @@ impl Guard {
     /// Opens and locks it.
     pub(crate) fn take(path: &Path) -> Result<Self, ConvertError> {
         refuse_link(path)?;
-        let (real, _) = unmounted(path)?;
-        Self::take_real(path, real)
+        let (real, mounts) = unmounted(path)?;
+        Self::take_real(path, real, mounts)
     }
 
     /// The same of a path that was found without following symbolic links: none that somebody has put on the way since
     /// is followed.
     pub(crate) fn take_as_is(path: &Path) -> Result<Self, ConvertError> {
-        let (real, _) = unmounted(path)?;
+        let (real, mounts) = unmounted(path)?;
         if real != path {
             return Err(ConvertError::Open { path: path.to_owned(), source: Errno::LOOP.into() });
         }
-        Self::take_real(path, real)
+        Self::take_real(path, real, mounts)
     }
 
     /// Of a directory that the mount in this process shows; `path` is for messages, the locks are held.
@@ -90,12 +90,13 @@ impl Guard {
         Self { path, directory, _above: above }
     }
 
-    fn take_real(path: &Path, real: PathBuf) -> Result<Self, ConvertError> {
+    fn take_real(path: &Path, real: PathBuf, mounts: Vec<MountInfo>) -> Result<Self, ConvertError> {
         let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
         let directory = open_without_links(&real).map_err(cannot_open)?;
         refuse_hidden(path, &real)?;
         let mut above = Vec::new();
-        for ancestor in real.ancestors().skip(1) {
+        let ways = MountInfo::open_ways(&real, &mounts);
+        for ancestor in [&real].into_iter().chain(&ways).flat_map(|way| way.ancestors().skip(1)) {
             // A user who may not read a directory cannot have mounted it. Some storage has no locks.
             let Ok(opened) = open_directory(ancestor) else { continue };
             above.push(lock_of(path, ancestor, opened, FlockOperation::NonBlockingLockShared)?);
@@ -103,7 +104,7 @@ impl Guard {
         let directory = lock_of(path, &real, directory, FlockOperation::NonBlockingLockExclusive)?;
         // Again, now that none can start.
         let (_, mounts) = unmounted(path)?;
-        refuse_served(path, &real)?;
+        refuse_served(path, &real, &mounts)?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| cannot_open(error.into()))?;
         let me = rustix::process::geteuid();
         if !me.is_root() && me.as_raw() != stat.st_uid {
@@ -126,6 +127,8 @@ fn unmounted(path: &Path) -> Result<(PathBuf, Vec<MountInfo>), ConvertError> {
     let real = path.canonicalize().map_err(cannot_open)?;
     let mounts = MountInfo::all().unwrap_or_default();
     refuse_mounted(path, &real, &mounts)?;
+    // A bind mount may show a part of what a mount of ours stands on.
+    MountInfo::other_ways(&real, &mounts).iter().try_for_each(|way| refuse_mounted(path, way, &mounts))?;
     Ok((real, mounts))
 }
 
@@ -146,13 +149,16 @@ fn refuse_link(path: &Path) -> Result<(), ConvertError> {
 /// Refuses a tree of which a mount shows anything, and a link to one.
 pub(crate) fn refuse_in_use(tree: &Path) -> Result<PathBuf, ConvertError> {
     refuse_link(tree)?;
-    let (real, _) = unmounted(tree)?;
-    refuse_served(tree, &real)?;
+    let (real, mounts) = unmounted(tree)?;
+    refuse_served(tree, &real, &mounts)?;
     Ok(real)
 }
 
-fn refuse_served(path: &Path, real: &Path) -> Result<(), ConvertError> {
-    if claims::is_served(real) { Err(ConvertError::StillServed { path: path.to_owned() }) } else { Ok(()) }
+fn refuse_served(path: &Path, real: &Path, mounts: &[MountInfo]) -> Result<(), ConvertError> {
+    match claims::is_served(real, mounts) {
+        true => Err(ConvertError::StillServed { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a tree of which a mount of ours hides all or a part: what is seen there has no hidden level, so that nothing
@@ -245,6 +251,8 @@ mod tests {
 
     fn mount(point: &str, kind: &str, source: &str) -> MountInfo {
         MountInfo {
+            device: source.to_owned(),
+            root: "/".into(),
             point: point.into(),
             kind: kind.to_owned(),
             source: source.into(),

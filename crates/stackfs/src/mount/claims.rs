@@ -13,11 +13,13 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+
+use measure::proc::MountInfo;
 
 use crate::managed::open_directory;
 
@@ -52,10 +54,12 @@ impl Claim {
             });
             held.then_some(directory)
         };
-        let above = lower.ancestors().skip(1);
+        let mounts = MountInfo::all().unwrap_or_default();
         Self {
             root: locked(lower, SERVED, ALONE),
-            above: above.filter_map(|path| locked(path, SERVED_BELOW, ALONE_BELOW)).collect(),
+            above: above(lower, &mounts)
+                .filter_map(|path| locked(&path, SERVED_BELOW, ALONE_BELOW))
+                .collect(),
         }
     }
 
@@ -79,10 +83,17 @@ impl Claim {
     }
 }
 
+/// The directories above this one, by each way that leads to it: one that is seen through a bind mount has others above it.
+fn above(path: &Path, mounts: &[MountInfo]) -> impl Iterator<Item = PathBuf> {
+    let mut ways = MountInfo::open_ways(path, mounts);
+    ways.insert(0, path.to_owned());
+    ways.into_iter().flat_map(|way| way.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>())
+}
+
 /// Whether a mount serves this directory, anything below it or a tree that holds it.
-pub(crate) fn is_served(path: &Path) -> bool {
+pub(crate) fn is_served(path: &Path, mounts: &[MountInfo]) -> bool {
     let root = open_directory(path).ok();
-    let above: Vec<File> = path.ancestors().skip(1).filter_map(|path| open_directory(path).ok()).collect();
+    let above: Vec<File> = above(path, mounts).filter_map(|path| open_directory(&path).ok()).collect();
     freed(|| {
         let of_root = |root: &File| held(root, SERVED) || held(root, SERVED_BELOW);
         root.as_ref().is_some_and(of_root) || above.iter().any(|above| held(above, SERVED))

@@ -30,21 +30,36 @@ pub struct Mounted {
 
 /// All mounts of Crumb's that this process can see, in the order in which they were made.
 pub fn mounted() -> std::io::Result<Vec<Mounted>> {
-    let ours = MountInfo::all()?.into_iter().filter(MountInfo::is_ours);
-    Ok(ours.map(|line| Mounted { owner: line.owner(), lower: line.source, mountpoint: line.point }).collect())
+    Ok(ours_of(MountInfo::all()?))
+}
+
+fn ours_of(table: Vec<MountInfo>) -> Vec<Mounted> {
+    let ours = table.into_iter().filter(MountInfo::is_ours);
+    ours.map(|line| Mounted { owner: line.owner(), lower: line.source, mountpoint: line.point }).collect()
 }
 
 /// The mounts that show `path`, or anything it holds, or a tree that holds it: a command that changes the lower
 /// tree's layout must not run beside them. `path` is absolute and without links.
 pub fn showing(path: &Path) -> std::io::Result<Vec<Mounted>> {
-    let all = mounted()?;
-    Ok(all.into_iter().filter(|one| path.starts_with(&one.lower) || one.lower.starts_with(path)).collect())
+    let table = MountInfo::all()?;
+    let mut ways = MountInfo::other_ways(path, &table);
+    ways.push(path.to_owned());
+    let shows =
+        |one: &Mounted| ways.iter().any(|way| way.starts_with(&one.lower) || one.lower.starts_with(way));
+    Ok(ours_of(table).into_iter().filter(shows).collect())
 }
 
 /// The same without those whose daemons were killed.
 pub fn serving(path: &Path) -> Vec<Mounted> {
     let all = showing(path).unwrap_or_default();
     all.into_iter().filter(|one| !is_dead(&one.mountpoint)).collect()
+}
+
+/// Whether a mount that is to be alone with its tree covers a way to this path: then its locks are not found on that way.
+pub(crate) fn covers_alone(path: &Path) -> bool {
+    let table = MountInfo::all().unwrap_or_default();
+    MountInfo::other_ways(path, &table).len() > MountInfo::open_ways(path, &table).len()
+        && serving(path).iter().any(|one| crate::mount::claims::is_alone(&one.lower, &one.mountpoint))
 }
 
 /// Whether the mount at this place has lost its daemon, which was killed: then each call on it fails with ENOTCONN.

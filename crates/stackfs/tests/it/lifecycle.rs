@@ -3,8 +3,10 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use crate::scene::{Scene, cannot_mount, memory, sorted};
+use stackfs::convert::{ConvertError, Goal, Watch};
 use stackfs::{Ending, Mount, StackOptions};
 use testkit::need::{HostFeature, host};
 
@@ -207,4 +209,56 @@ fn a_mount_that_serves_is_not_taken_for_a_dead_one() {
     assert!(!stackfs::mounts::is_dead(&scene.at("")));
     assert_eq!(stackfs::mounts::serving(&scene.lower("").canonicalize().unwrap()).len(), 1);
     assert!(refused(&scene.lower(""), &scene.at("")).contains("already mounted"));
+}
+
+/// A bind mount, away again when it is dropped.
+struct Bound<'p>(&'p Path);
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// Symptom: a bind mount of a directory within the tree was converted while the tree was mounted, and names were there twice.
+#[test]
+fn a_bind_mount_of_a_part_of_a_tree_is_known_as_that_part() {
+    if cannot_mount() || !testkit::need::root("a bind mount") {
+        return;
+    }
+    let folder = memory();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["lower/t/a", "at", "bound", "other"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    let bound = at("bound");
+    let bind = ["--bind".as_ref(), at("lower/t/a").as_os_str(), bound.as_os_str()].map(ToOwned::to_owned);
+    assert!(std::process::Command::new("mount").args(bind).status().unwrap().success());
+    let _bound = Bound(&bound);
+    let options = |lower: &Path, mountpoint: &Path, exclusive| {
+        let mut options = StackOptions::new(lower, mountpoint);
+        options.exclusive = exclusive;
+        options
+    };
+    let convert = || {
+        let mut watch = Watch { progress: &mut |_| {}, stop: &AtomicBool::new(false) };
+        stackfs::convert::convert(&bound, Goal::Managed(None), &mut watch)
+    };
+    for mountpoint in [at("at"), at("lower")] {
+        for exclusive in [false, true] {
+            let when = format!("{}, exclusive {exclusive}", mountpoint.display());
+            let mount = Mount::start(options(&at("lower"), &mountpoint, exclusive)).unwrap();
+            let refused = convert().expect_err(&when);
+            assert!(matches!(refused, ConvertError::Mounted { .. }), "{when}: {refused}");
+            for second in [false, true] {
+                let started = Mount::start(options(&bound, &at("other"), second));
+                assert_eq!(started.is_err(), exclusive || second, "{when}, then exclusive {second}");
+            }
+            drop(mount);
+        }
+    }
+    let part = Mount::start(options(&bound, &at("other"), true)).unwrap();
+    assert!(Mount::start(options(&at("lower"), &at("at"), false)).is_err(), "its part is to be alone");
+    drop(part);
+    assert!(convert().is_ok());
 }
