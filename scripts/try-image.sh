@@ -19,10 +19,19 @@ chmod 755 "$work"
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 image() { buildah --root "$work/images" --runroot "$work/run" "$@"; }
 origin='' proxy=''
+# Ends what a process has started last: the tool for images ends with it, but does not end it.
+end_inside() {
+    local children child
+    children=$(pgrep -P "$1") || { kill "$1" 2>/dev/null || true; return; }
+    for child in $children; do end_inside "$child"; done
+}
 cleanup() {
-    [ -z "$origin$proxy" ] || kill $origin $proxy 2>/dev/null || true
+    local started
+    for started in $origin $proxy; do end_inside "$started"; done
     wait
     image rm --all >/dev/null 2>&1 || true
+    # The tool has mounted it over itself, each time it ran.
+    while umount "$work/images/overlay" 2>/dev/null; do :; done
     rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
