@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 out=$1
 shift
 rounds=5 articles=60000 image=6G passes=7 postmark=(--preset 2001)
-# Each of 64 threads has files and transactions of its own: so many that all together have those of 2001.
+# Each of 64 threads has files and transactions of its own; together they have those of 2001.
 each_of_64=(--number 157 --transactions 1563)
 while [ $# -gt 0 ]; do
     case $1 in

@@ -101,7 +101,8 @@ impl Engine {
         while at < end {
             let unwritten = self.file.unwritten_at(at)?.min(end - at).min(ZEROS.len() as u64);
             if unwritten == 0 {
-                // Written already, at least this page.
+                // Written already, or in the cache beside what was just written: there a large folio counts as data as a whole. Behind
+                // it may be more.
                 at += PAGE_BYTES;
                 continue;
             }
